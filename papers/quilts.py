@@ -27,9 +27,9 @@ def influence(chain: MarkovChain, node: int | None, before: int | None, after: i
     if tables.count < max(before or 1, after or 1):
         return float("inf")
     start = node_terms(chain, node).start
-    total = np.zeros_like(start) if before is None else start + tables.column[before - 1]
+    total = np.zeros_like(start) if before is None else start + tables.left_tables[before - 1]
     with np.errstate(invalid="ignore"):
-        total = total if after is None else total + tables.right[after - 1]
+        total = total if after is None else total + tables.right_tables[after - 1]
     return max(0.0, float(np.nanmax(total)))
 
 

@@ -17,34 +17,34 @@ __all__ = ["count_marginals"]
 
 
 @part
-def _start_window(prior: Floats, row: Floats, increments: Ints, lattice: Floats) -> None:
+def _start_window(prior: Floats, likelihoods: Floats, increments: Ints, lattice: Floats) -> None:
     """Fill the lattice (counts, k) of a window's first tick, from its prior (k,) and the symbol's likelihoods (k,)."""
     for x in range(prior.size):
-        lattice[1 - increments[x], x], lattice[increments[x], x] = 0.0, prior[x] * row[x]
+        lattice[1 - increments[x], x], lattice[increments[x], x] = 0.0, prior[x] * likelihoods[x]
 
 
 @part
 def _predict_and_condition(
-    lattice: Floats, transition: Floats, row: Floats, increments: Ints, max_count: int, next_lattice: Floats
+    lattice: Floats, transition: Floats, likelihoods: Floats, increments: Ints, max_count: int, next_lattice: Floats
 ) -> None:
     """Fill `next_lattice` one tick after `lattice` (counts, k), whose counts are at most `max_count`, with sum 1."""
-    k = row.size
-    for c in range(max_count + 2):
+    k = likelihoods.size
+    for count in range(max_count + 2):
         for y in range(k):
-            next_lattice[c, y] = 0.0
+            next_lattice[count, y] = 0.0
     mass = 0.0
-    for c in range(max_count + 1):
+    for count in range(max_count + 1):
         for y in range(k):
             joint = 0.0
             for x in range(k):
-                joint += lattice[c, x] * transition[x, y]
-            joint *= row[y]
-            next_lattice[c + increments[y], y] += joint
+                joint += lattice[count, x] * transition[x, y]
+            joint *= likelihoods[y]
+            next_lattice[count + increments[y], y] += joint
             mass += joint
     if mass > 0.0:
-        for c in range(max_count + 2):
+        for count in range(max_count + 2):
             for y in range(k):
-                next_lattice[c, y] /= mass
+                next_lattice[count, y] /= mass
 
 
 @part
@@ -114,9 +114,9 @@ def _backward(
     likelihoods: Floats, messages: Floats, window_priors: Floats,
 ) -> None:  # fmt: skip
     """Replace the forward messages (n, k) by posteriors, also those of ticks inside windows."""
-    k, counts = transition.shape[0], likelihoods.shape[1]
-    lattices = np.empty((counts, counts, k))
-    message, count_messages, weighted_message = np.empty(k), np.empty((2, counts, k)), np.empty(k)
+    k, count_limit = transition.shape[0], likelihoods.shape[1]
+    lattices = np.empty((count_limit, count_limit, k))
+    message, count_messages, weighted_message = np.empty(k), np.empty((2, count_limit, k)), np.empty(k)
     for sequence in range(starts.size - 1):
         start, t = starts[sequence], starts[sequence + 1] - 1
         for x in range(k):
@@ -131,19 +131,19 @@ def _backward(
                 _predict_backward(transition, weighted_message, message)
                 t -= 1
                 continue
-            first = t
-            while first > start and windows[first - 1] == window:
-                first -= 1
-            _start_window(window_priors[window], evidence[symbols[first]], increments[first], lattices[0])
-            for j in range(1, t - first + 1):
-                row = evidence[symbols[first + j]]
-                _predict_and_condition(lattices[j - 1], transition, row, increments[first + j], j, lattices[j])
+            first_tick = t
+            while first_tick > start and windows[first_tick - 1] == window:
+                first_tick -= 1
+            _start_window(window_priors[window], evidence[symbols[first_tick]], increments[first_tick], lattices[0])
+            for j in range(1, t - first_tick + 1):
+                row = evidence[symbols[first_tick + j]]
+                _predict_and_condition(lattices[j - 1], transition, row, increments[first_tick + j], j, lattices[j])
             slot = 0
-            for c in range(counts):
+            for c in range(count_limit):
                 for x in range(k):
                     count_messages[slot, c, x] = likelihoods[window, c] * message[x]
-            for j in range(t - first, -1, -1):
-                tick, row, increment = first + j, evidence[symbols[first + j]], increments[first + j]
+            for j in range(t - first_tick, -1, -1):
+                tick, row, increment = first_tick + j, evidence[symbols[first_tick + j]], increments[first_tick + j]
                 for x in range(k):
                     messages[tick, x] = 0.0
                     for c in range(j + 2):
@@ -157,16 +157,16 @@ def _backward(
                 largest = 0.0
                 for c in range(j + 1):
                     for x in range(k):
-                        value = 0.0
+                        message_sum = 0.0
                         for y in range(k):
-                            value += transition[x, y] * row[y] * count_messages[slot, c + increment[y], y]
-                        count_messages[1 - slot, c, x] = value
-                        largest = max(largest, value)
+                            message_sum += transition[x, y] * row[y] * count_messages[slot, c + increment[y], y]
+                        count_messages[1 - slot, c, x] = message_sum
+                        largest = max(largest, message_sum)
                 slot = 1 - slot
                 for c in range(j + 1):
                     for x in range(k):
                         count_messages[slot, c, x] /= largest
-            t = first - 1
+            t = first_tick - 1
 
 
 def count_marginals(

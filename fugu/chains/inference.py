@@ -217,18 +217,18 @@ def _store_messages(
 
 @part
 def _combine_middle(
-    inputs: _Inputs, middle_tick: int, last: int, a: Message, b: Message, messages: Floats
+    inputs: _Inputs, middle_tick: int, last_tick: int, a: Message, b: Message, messages: Floats
 ) -> tuple[bool, Message, Message]:  # fmt: skip
     """Store the posterior of the tick where both messages meet. Return if it is above 0, and the next messages."""
     store(messages, middle_tick, a)
     is_possible = combine(messages, middle_tick, b)
-    a = predict_and_condition(a, inputs.forward, inputs.symbols, min(middle_tick + 1, last))
+    a = predict_and_condition(a, inputs.forward, inputs.symbols, min(middle_tick + 1, last_tick))
     return is_possible, a, predict_and_condition(b, inputs.backward, inputs.symbols, middle_tick)
 
 
 @part
 def _combine_messages(
-    inputs: _Inputs, left: int, right: int, ticks: int, last: int, a: Message, b: Message, messages: Floats
+    inputs: _Inputs, left: int, right: int, ticks: int, last_tick: int, a: Message, b: Message, messages: Floats
 ) -> int:
     """Turn stored messages of `ticks` ticks to each side into posteriors. Return a position where one is 0, or -1."""
     done_ticks = 0
@@ -237,7 +237,7 @@ def _combine_messages(
         for i in range(done_ticks, block_end):
             if not (combine(messages, left + i, a) and combine(messages, right - i, b)):
                 return left + i
-            a = predict_and_condition(a, inputs.forward, inputs.symbols, min(left + i + 1, last))
+            a = predict_and_condition(a, inputs.forward, inputs.symbols, min(left + i + 1, last_tick))
             b = predict_and_condition(b, inputs.backward, inputs.symbols, right - i)
         a, b, done_ticks = lift(a)[0], lift(b)[0], block_end
     return -1
@@ -250,14 +250,14 @@ def _smooth_small(inputs: _Inputs, starts: Ints, unit_message: Message, marginal
         start, end = starts[sequence], starts[sequence + 1]
         if start == end:
             continue
-        half, last = (end - start) // 2, end - 1
+        half, last_tick = (end - start) // 2, end - 1
         a = lift(begin(inputs.initial, sequence, inputs.likelihoods, inputs.symbols[start], unit_message))[0]
-        a, b = _store_messages(inputs, start, last, half, a, unit_message, marginals)
+        a, b = _store_messages(inputs, start, last_tick, half, a, unit_message, marginals)
         if (end - start) % 2:
-            is_possible, a, b = _combine_middle(inputs, start + half, last, a, b, marginals)
+            is_possible, a, b = _combine_middle(inputs, start + half, last_tick, a, b, marginals)
             if not is_possible:
                 return int(start + half)
-        bad_tick = _combine_messages(inputs, end - half, start + half - 1, half, last, a, b, marginals)
+        bad_tick = _combine_messages(inputs, end - half, start + half - 1, half, last_tick, a, b, marginals)
         if bad_tick >= 0:
             return int(bad_tick)
     return -1
@@ -318,11 +318,11 @@ def posterior_marginals(
     if _fits_registers(k):
         bad_tick = _smooth_small(_Inputs.of(problem), problem.starts, (1.0,) * k, marginals)
     else:
-        stream, starts, first, matrix, likelihoods = problem
+        stream, starts, initial_rows, matrix, likelihoods = problem
         bad_tick = _backward_wide(stream, starts, likelihoods, np.ascontiguousarray(matrix.T), marginals)
         if bad_tick < 0:
             log_likelihoods = np.empty(starts.size - 1)
-            bad_tick = _filter_wide(stream, starts, first, likelihoods, matrix, marginals, log_likelihoods, True)
+            bad_tick = _filter_wide(stream, starts, initial_rows, likelihoods, matrix, marginals, log_likelihoods, True)
     refuse_impossible(bad_tick)
     return marginals
 

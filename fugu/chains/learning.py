@@ -34,7 +34,7 @@ class ExpectedCounts(NamedTuple):
 
 @kernel
 def _expect_two(
-    symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, likelihoods: Floats, first: Floats,
+    symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, likelihoods: Floats, first_states: Floats,
     moves: Floats,
 ) -> None:  # fmt: skip
     """Add the expected first states (2,) and moves (2, 2), for k = 2, from filtered beliefs (n, 2)."""
@@ -55,15 +55,15 @@ def _expect_two(
             while 0.0 < b0 + b1 < TINY:
                 b0, b1 = b0 * LIFT, b1 * LIFT
         a0, a1 = beliefs[start, 0] * b0, beliefs[start, 1] * b1
-        first[0] += a0 / (a0 + a1)
-        first[1] += a1 / (a0 + a1)
+        first_states[0] += a0 / (a0 + a1)
+        first_states[1] += a1 / (a0 + a1)
     moves[0, 0], moves[0, 1] = m00 * p00, m01 * p01
     moves[1, 0], moves[1, 1] = m10 * p10, m11 * p11
 
 
 @kernel
 def _expect(
-    symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, likelihoods: Floats, first: Floats,
+    symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, likelihoods: Floats, first_states: Floats,
     moves: Floats,
 ) -> None:  # fmt: skip
     """Add the expected first states (k,) and moves (k, k), from filtered beliefs (n, k)."""
@@ -93,7 +93,7 @@ def _expect(
         for i in range(k):
             mass += beliefs[start, i] * messages[1, i]
         for i in range(k):
-            first[i] += beliefs[start, i] * messages[1, i] / mass
+            first_states[i] += beliefs[start, i] * messages[1, i] / mass
     for i in range(k):
         for j in range(k):
             moves[i, j] *= transition[i, j]
@@ -103,11 +103,11 @@ def expectations(problem: Problem) -> ExpectedCounts:
     """Make one E step of expectation maximisation: return the expected states and moves of sequences under a chain."""
     filtered = run_filter(problem)
     k = problem.transition.shape[0]
-    first, moves = np.zeros(k), np.zeros((k, k))
+    first_states, moves = np.zeros(k), np.zeros((k, k))
     expect_kernel = _expect_two if k == 2 else _expect
     symbols, starts, _, transition, likelihoods = problem
-    expect_kernel(symbols, starts, filtered.beliefs, transition, likelihoods, first, moves)
-    return ExpectedCounts(filtered.log_likelihood, first, moves)
+    expect_kernel(symbols, starts, filtered.beliefs, transition, likelihoods, first_states, moves)
+    return ExpectedCounts(filtered.log_likelihood, first_states, moves)
 
 
 def _normalised(counts: Floats, fallback: Floats) -> Floats:

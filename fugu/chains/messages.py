@@ -38,19 +38,19 @@ LIFT = 2.0**100
 
 
 @part
-def _load(rows: Floats, t: int, like: Message) -> Message:
+def _load(messages: Floats, t: int, like: Message) -> Message:
     if len(like) == 2:
-        return rows[t, 0], rows[t, 1]
+        return messages[t, 0], messages[t, 1]
     if len(like) == 3:
-        return rows[t, 0], rows[t, 1], rows[t, 2]
-    return rows[t, 0], rows[t, 1], rows[t, 2], rows[t, 3]
+        return messages[t, 0], messages[t, 1], messages[t, 2]
+    return messages[t, 0], messages[t, 1], messages[t, 2], messages[t, 3]
 
 
 @part
-def store(messages: Floats, t: int, a: Message) -> None:
+def store(messages: Floats, t: int, message: Message) -> None:
     """Write a message into row t of `messages` (n, k)."""
-    for x in range(len(a)):
-        messages[t, x] = a[x]
+    for x in range(len(message)):
+        messages[t, x] = message[x]
 
 
 @part
@@ -63,22 +63,22 @@ def _product(a: Message, b: Message) -> Message:
 
 
 @part
-def scale(a: Message, factor: float) -> Message:
+def scale(message: Message, factor: float) -> Message:
     """Return a message times a number."""
-    if len(a) == 2:
-        return a[0] * factor, a[1] * factor
-    if len(a) == 3:
-        return a[0] * factor, a[1] * factor, a[2] * factor
-    return a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor
+    if len(message) == 2:
+        return message[0] * factor, message[1] * factor
+    if len(message) == 3:
+        return message[0] * factor, message[1] * factor, message[2] * factor
+    return message[0] * factor, message[1] * factor, message[2] * factor, message[3] * factor
 
 
 @part
-def _total(a: Message) -> float:
-    if len(a) == 2:
-        return a[0] + a[1]
-    if len(a) == 3:
-        return a[0] + a[1] + a[2]
-    return (a[0] + a[1]) + (a[2] + a[3])
+def _total(message: Message) -> float:
+    if len(message) == 2:
+        return message[0] + message[1]
+    if len(message) == 3:
+        return message[0] + message[1] + message[2]
+    return (message[0] + message[1]) + (message[2] + message[3])
 
 
 @part
@@ -116,15 +116,15 @@ def begin(initial: Floats, sequence: int, likelihoods: Floats, z: int, unit: Mes
 
 
 @part
-def lift(a: Message) -> tuple[Message, float, int]:
+def lift(message: Message) -> tuple[Message, float, int]:
     """Return a message times 2^(100 j), its sum (zero only for impossible evidence), and j, 0 if it is not tiny."""
-    mass = _total(a)
+    mass = _total(message)
     lifts = 0
     while 0.0 < mass < TINY:
-        a = scale(a, LIFT)
+        message = scale(message, LIFT)
         mass *= LIFT
         lifts += 1
-    return a, mass, lifts
+    return message, mass, lifts
 
 
 @part

@@ -45,12 +45,12 @@ class Problem(NamedTuple):
     likelihoods: Floats
 
 
-def check_distribution(values: ArrayLike, name: str, states: int | None = None) -> Floats:
+def check_distribution(probabilities: ArrayLike, name: str, states: int | None = None) -> Floats:
     """Check distributions (..., k), one per row, and return a C-contiguous float64 array. Errors call them `name`.
 
     Raises ValueError for a wrong shape, a negative or non-finite entry, or a row that does not sum to 1.
     """
-    distributions = np.ascontiguousarray(values, dtype=np.float64)
+    distributions = np.ascontiguousarray(probabilities, dtype=np.float64)
     if (
         distributions.ndim == 0
         or distributions.shape[-1] == 0

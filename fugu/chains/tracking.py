@@ -122,8 +122,8 @@ def _filter(
     for tick in range(ticks):
         if tick > 0:
             predicted = _predict(beliefs[tick - 1], moves, kinds[tick - 1])
-        total = predicted.sum()
-        if not total > 0.0:
+        predicted_mass = predicted.sum()
+        if not predicted_mass > 0.0:
             return tick
         mass = 0.0
         if is_released[tick]:
@@ -131,26 +131,26 @@ def _filter(
                 beliefs[tick, state] = predicted[state] * _HIGH * evidence[tick, state]
                 mass += beliefs[tick, state]
         if mass > 0.0:
-            logs[tick] = np.log(mass / total) - np.log(_HIGH)
+            logs[tick] = np.log(mass / predicted_mass) - np.log(_HIGH)
             beliefs[tick] /= mass
         else:
             evidence[tick] = 1.0
             for state in range(states):
-                beliefs[tick, state] = predicted[state] / total
+                beliefs[tick, state] = predicted[state] / predicted_mass
     return -1
 
 
 @part
-def _predict(row: Floats, moves: Moves, kind: int) -> Floats:
+def _predict(belief: Floats, moves: Moves, kind: int) -> Floats:
     """Return a row (N,) times a transition."""
-    next_row: Floats = np.zeros(len(row))
+    next_belief: Floats = np.zeros(len(belief))
     if len(moves.dense) > 0:
-        next_row = np.dot(row, moves.dense[kind])
+        next_belief = np.dot(belief, moves.dense[kind])
     else:
-        for state in range(len(row)):
+        for state in range(len(belief)):
             for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
-                next_row[moves.columns[move]] += row[state] * moves.weights[move]
-    return next_row
+                next_belief[moves.columns[move]] += belief[state] * moves.weights[move]
+    return next_belief
 
 
 @kernel
@@ -161,45 +161,45 @@ def _smooth(
     states = beliefs.shape[1]
     weighted = np.empty_like(messages)
     for delay in range(lag, 0, -1):
-        row = 0
-        while row < len(ticks):
-            later_tick = ticks[row] + delay
+        slot = 0
+        while slot < len(ticks):
+            later_tick = ticks[slot] + delay
             if later_tick > len(kinds):
-                row += 1
+                slot += 1
                 continue
-            kind, row_end = kinds[later_tick - 1], row
+            kind, slot_end = kinds[later_tick - 1], slot
             while (
-                row_end < len(ticks)
-                and ticks[row_end] + delay <= len(kinds)
-                and kinds[ticks[row_end] + delay - 1] == kind
+                slot_end < len(ticks)
+                and ticks[slot_end] + delay <= len(kinds)
+                and kinds[ticks[slot_end] + delay - 1] == kind
             ):
                 mass = 0.0
                 for state in range(states):
-                    weighted[row_end, state] = (
-                        messages[row_end, state] * _HIGH * evidence[ticks[row_end] + delay, state]
+                    weighted[slot_end, state] = (
+                        messages[slot_end, state] * _HIGH * evidence[ticks[slot_end] + delay, state]
                     )
-                    mass += weighted[row_end, state]
+                    mass += weighted[slot_end, state]
                 if not mass > 0.0:
                     return False
-                weighted[row_end] /= mass
-                row_end += 1
+                weighted[slot_end] /= mass
+                slot_end += 1
             if len(moves.dense) > 0:
-                messages[row:row_end] = np.dot(weighted[row:row_end], moves.dense[kind].T)
+                messages[slot:slot_end] = np.dot(weighted[slot:slot_end], moves.dense[kind].T)
             else:
-                for message_row in range(row, row_end):
+                for message_slot in range(slot, slot_end):
                     for state in range(states):
                         message_sum = 0.0
                         for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
-                            message_sum += moves.weights[move] * weighted[message_row, moves.columns[move]]
-                        messages[message_row, state] = message_sum
-            row = row_end
-    for row in range(len(ticks)):
+                            message_sum += moves.weights[move] * weighted[message_slot, moves.columns[move]]
+                        messages[message_slot, state] = message_sum
+            slot = slot_end
+    for slot in range(len(ticks)):
         mass = 0.0
         for state in range(states):
-            messages[row, state] *= _HIGH * beliefs[ticks[row], state]
-            mass += messages[row, state]
+            messages[slot, state] *= _HIGH * beliefs[ticks[slot], state]
+            mass += messages[slot, state]
         if mass > 0.0:
-            messages[row] /= mass
+            messages[slot] /= mass
         else:
-            messages[row] = beliefs[ticks[row]]
+            messages[slot] = beliefs[ticks[slot]]
     return True

@@ -60,8 +60,8 @@ def accepted_loss(measurement: Measurement) -> Floats:
         for state in members(possible_states):
             edges[state, members(measurement.neighbours[state] & possible_states)] = 1
         hops = shortest_path(csr_array(edges), unweighted=True)
-        pairs = np.ix_(members(possible_states), members(possible_states))
-        multiples[pairs] = np.maximum(multiples[pairs], np.minimum(hops[pairs], measurement.factor))
+        state_pairs = np.ix_(members(possible_states), members(possible_states))
+        multiples[state_pairs] = np.maximum(multiples[state_pairs], np.minimum(hops[state_pairs], measurement.factor))
     return np.asarray(measurement.epsilon * multiples * _UP * (1.0 - np.eye(states)), dtype=np.float64)
 
 

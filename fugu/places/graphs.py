@@ -93,19 +93,19 @@ def scale_points(points: ArrayLike, resolution: Resolution | Sequence[Resolution
     units = [_exact(number, "a resolution") for number in resolutions]
     if any(unit <= 0 for unit in units):
         raise GraphError(f"a resolution is above 0, got {min(units)}")
-    rows = [
+    multiples = [
         [math.floor(_exact(value, "a measurement") / unit + _HALF) for value, unit in zip(row, units, strict=True)]
         for row in array.tolist()
     ]
     # as objects, so that a number too large for 64 bits is refused by `lattice`, not by numpy
-    return lattice(np.array(rows, dtype=object).reshape(array.shape))
+    return lattice(np.array(multiples, dtype=object).reshape(array.shape))
 
 
-def _exact(value: Resolution, noun: str) -> Fraction:
+def _exact(number: Resolution, noun: str) -> Fraction:
     try:
-        return Fraction(value) if isinstance(value, int | Fraction) else Fraction(str(value))
+        return Fraction(number) if isinstance(number, int | Fraction) else Fraction(str(number))
     except (ValueError, TypeError):
-        raise GraphError(f"{noun} must be a finite number, got {value}") from None
+        raise GraphError(f"{noun} must be a finite number, got {number}") from None
 
 
 def delta_set(belief: ArrayLike, delta: float) -> Bools:
@@ -128,8 +128,8 @@ def delta_set(belief: ArrayLike, delta: float) -> Bools:
     masses = distribution[order]
     # quick sums are good to far better than 1e-9. Correctly rounded sums, which never fall as terms are added, decide
     # what these leave open.
-    low, high = np.searchsorted(np.cumsum(masses[:-1]), (delta - 1e-9, delta + 1e-9), side="right").tolist()
-    cutoff = bisect_right(range(1, len(distribution)), delta, low, high, key=lambda count: math.fsum(masses[:count]))
+    least, most = np.searchsorted(np.cumsum(masses[:-1]), (delta - 1e-9, delta + 1e-9), side="right").tolist()
+    cutoff = bisect_right(range(1, len(distribution)), delta, least, most, key=lambda count: math.fsum(masses[:count]))
     is_likely = np.ones(len(distribution), dtype=np.bool_)
     is_likely[order[:cutoff]] = False
     return is_likely

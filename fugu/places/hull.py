@@ -33,10 +33,10 @@ def distinct_points(points: Ints) -> Ints:
     """Return the distinct points of (n, d), in lexicographic order; the volume of their box is below 2^63."""
     if not len(points):
         return points
-    low = points.min(axis=0)
-    box_lengths = (points.max(axis=0) - low + 1).tolist()
+    low_corner = points.min(axis=0)
+    box_lengths = (points.max(axis=0) - low_corner + 1).tolist()
     cell_index = np.zeros(len(points), dtype=np.int64)
-    for column, lowest, length in zip(points.T, low, box_lengths, strict=True):
+    for column, lowest, length in zip(points.T, low_corner, box_lengths, strict=True):
         cell_index = cell_index * length + (column - lowest)
     cell_count = math.prod(box_lengths)
     if cell_count <= _FLAGS_PER_POINT * len(points):  # a flag for every cell of the box is cheaper than sorting
@@ -45,7 +45,7 @@ def distinct_points(points: Ints) -> Ints:
         cell_index = np.flatnonzero(flags)
     else:
         cell_index = np.unique(cell_index)
-    return np.asarray(np.stack(np.unravel_index(cell_index, box_lengths), axis=1) + low, dtype=np.int64)
+    return np.asarray(np.stack(np.unravel_index(cell_index, box_lengths), axis=1) + low_corner, dtype=np.int64)
 
 
 def outer_points(points: Ints) -> Ints:
@@ -74,21 +74,21 @@ def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
     identity = np.eye(dimensions, dtype=np.int64)
     if not len(points):
         return identity, ()
-    first = points[0]
-    axis = int(np.argmax(np.abs(first)))
-    other_axes = [other for other in range(dimensions) if other != axis]
-    equations = first[axis] * identity[other_axes] - first[other_axes][:, None] * identity[axis]
+    first_point = points[0]
+    axis = int(np.argmax(np.abs(first_point)))
+    other_axes = [other_axis for other_axis in range(dimensions) if other_axis != axis]
+    equations = first_point[axis] * identity[other_axes] - first_point[other_axes][:, None] * identity[axis]
     residuals = points @ equations.T  # rows of zeros are multiples of the first point
     is_independent = residuals.any(axis=1)
     if not is_independent.any():
         return equations, (axis,)
     if dimensions == 2:
         return np.zeros((0, 2), dtype=np.int64), (0, 1)
-    normal = np.cross(first, points[int(np.argmax(is_independent))])
+    normal = np.cross(first_point, points[int(np.argmax(is_independent))])
     if np.any(points @ normal):
         return np.zeros((0, 3), dtype=np.int64), (0, 1, 2)
     projection_axis = int(np.argmax(np.abs(normal)))
-    return normal[None, :], tuple(other for other in range(3) if other != projection_axis)
+    return normal[None, :], tuple(other_axis for other_axis in range(3) if other_axis != projection_axis)
 
 
 def polygon(points: Ints) -> list[int]:
@@ -265,7 +265,7 @@ class Hull(NamedTuple):
 
     def gauge(self, point: Sequence[int | Fraction]) -> Fraction | float:
         """Return the least t >= 0 with the point in t K, as a fraction, 1 on the boundary; `math.inf` off K's span."""
-        coordinates = [Fraction(value) for value in point]
+        coordinates = [Fraction(coordinate) for coordinate in point]
         if any(_dot(equation, coordinates) != 0 for equation in self.equations.tolist()):
             return math.inf
         facets = zip(self.normals.tolist(), self.offsets.tolist(), strict=True)
@@ -283,23 +283,23 @@ class Hull(NamedTuple):
         facets = zip(widths[is_candidate].tolist(), self.offsets[is_candidate].tolist(), strict=True)
         return max((Fraction(width, offset) for width, offset in facets), default=Fraction(0))
 
-    def differences_within(self, left: Ints, right: Ints) -> Bools:
+    def differences_within(self, points: Ints, other_points: Ints) -> Bools:
         """Return (m, n) whether left[i] - right[j] lies in K, exactly, for m x d and n x d points; n >= 1."""
-        in_hull = np.ones((len(left), len(right)), dtype=np.bool_)
-        for left_row, right_row in zip((left @ self.equations.T).T, (right @ self.equations.T).T, strict=True):
+        in_hull = np.ones((len(points), len(other_points)), dtype=np.bool_)
+        for left_row, right_row in zip((points @ self.equations.T).T, (other_points @ self.equations.T).T, strict=True):
             in_hull &= left_row[:, None] == right_row[None, :]
-        left_heights = self._products(left).T
-        right_heights = left_heights if right is left else self._products(right).T
-        if not len(left) or not len(self.offsets):
+        heights = self._products(points).T
+        other_heights = heights if other_points is points else self._products(other_points).T
+        if not len(points) or not len(self.offsets):
             return in_hull
-        lowest = right_heights.min(axis=1)
-        cuts = np.flatnonzero(left_heights.max(axis=1) - lowest > self.offsets)  # the other facets cut nobody off
+        lowest = other_heights.min(axis=1)
+        cuts = np.flatnonzero(heights.max(axis=1) - lowest > self.offsets)  # the other facets cut nobody off
         lowest, limits = lowest[cuts, None], self.offsets[cuts, None]
-        left_heights, right_heights = left_heights[cuts] - lowest, right_heights[cuts] - lowest + limits
+        heights, other_heights = heights[cuts] - lowest, other_heights[cuts] - lowest + limits
         # narrow integers are compared several times faster
-        if len(cuts) and max(left_heights.max(), right_heights.max(), -left_heights.min()) < 1 << 15:
-            left_heights, right_heights = left_heights.astype(np.int16), right_heights.astype(np.int16)
-        for left_row, right_row in zip(left_heights, right_heights, strict=True):
+        if len(cuts) and max(heights.max(), other_heights.max(), -heights.min()) < 1 << 15:
+            heights, other_heights = heights.astype(np.int16), other_heights.astype(np.int16)
+        for left_row, right_row in zip(heights, other_heights, strict=True):
             in_hull &= (left_row[:, None] <= right_row[None, :]).astype(np.bool_)
         return in_hull
 
@@ -370,13 +370,13 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
         normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     else:
         vertices = _flat_vertices(points, axes)
-        count, normals = len(vertices), np.zeros(vertices.shape, dtype=np.int64)
+        vertex_count, normals = len(vertices), np.zeros(vertices.shape, dtype=np.int64)
         if len(axes) == 2:
-            faces = tuple((index, (index + 1) % count) for index in range(count))
+            faces = tuple((index, (index + 1) % vertex_count) for index in range(vertex_count))
             edge = (np.roll(vertices, -1, axis=0) - vertices)[:, axes]
             normals[:, axes[0]], normals[:, axes[1]] = edge[:, 1], -edge[:, 0]
         else:
-            faces = tuple((index,) for index in range(count))
+            faces = tuple((index,) for index in range(vertex_count))
             normals[:, axes] = np.sign(vertices[:, axes])
     offsets = np.sum(normals * vertices[[face[0] for face in faces]], axis=1)
     return Hull(vertices, scale, normals, offsets, faces, equations, axes)
@@ -387,9 +387,9 @@ def graph_hull(points: Ints, graph: Bools) -> Hull:
     states = np.flatnonzero(graph.any(axis=0))
     if np.count_nonzero(graph) == len(states) * (len(states) - 1):
         return complete_hull(points[states] if len(states) else points[:1])
-    first, second = np.divmod(np.flatnonzero(graph), len(graph))
-    is_ascending = first < second
-    differences = points[first[is_ascending]] - points[second[is_ascending]]
+    from_states, to_states = np.divmod(np.flatnonzero(graph), len(graph))
+    is_ascending = from_states < to_states
+    differences = points[from_states[is_ascending]] - points[to_states[is_ascending]]
     return difference_hull((outer_points if points.shape[1] == 2 else distinct_points)(differences))
 
 
@@ -423,10 +423,10 @@ def _dot(left: Sequence[int], right: Sequence[Fraction]) -> Fraction:
     return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
 
 
-def _determinant(rows: list[list[int]]) -> int:
-    if len(rows) == 1:
-        return rows[0][0]
-    if len(rows) == 2:
-        return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]
-    (a, b, c), (d, e, f), (g, h, i) = rows
+def _determinant(matrix: list[list[int]]) -> int:
+    if len(matrix) == 1:
+        return matrix[0][0]
+    if len(matrix) == 2:
+        return matrix[0][0] * matrix[1][1] - matrix[0][1] * matrix[1][0]
+    (a, b, c), (d, e, f), (g, h, i) = matrix
     return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)

@@ -37,10 +37,10 @@ def noise_covariance(hull: Hull, epsilon: Fraction | int | float) -> list[list[F
     for simplex_corners, weight in hull.simplices():
         total_weight += weight
         corners = [*simplex_corners, tuple(sum(column) for column in zip(*simplex_corners, strict=True))]
-        for row, column in product(range(hull.dimensions), repeat=2):
-            moments[row][column] += weight * sum(corner[row] * corner[column] for corner in corners)
+        for axis, other_axis in product(range(hull.dimensions), repeat=2):
+            moments[axis][other_axis] += weight * sum(corner[axis] * corner[other_axis] for corner in corners)
     denominator = max(1, total_weight) * hull.scale**2 * Fraction(epsilon) ** 2
-    return [[value / denominator for value in row] for row in moments]
+    return [[moment / denominator for moment in row] for row in moments]
 
 
 def noise_error(hull: Hull, epsilon: Fraction | int | float = 1) -> Fraction:
@@ -62,7 +62,7 @@ def boundary_points(hull: Hull) -> int:
         raise GraphError(
             "above 100 states, the hull's lattice points must lie in a segment or a plane polygon, not capped"
         )
-    return sum(math.gcd(*step) for step in (np.roll(hull.vertices, -1, axis=0) - hull.vertices).tolist())
+    return sum(math.gcd(*edge) for edge in (np.roll(hull.vertices, -1, axis=0) - hull.vertices).tolist())
 
 
 def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
@@ -103,13 +103,13 @@ def staircase_error(noise: Staircase) -> float:
     if noise.is_segment:
         corner = noise.vertices[1]
         steps = math.gcd(*corner)
-        squared_length = sum(value * value for value in corner)
+        squared_length = sum(coordinate * coordinate for coordinate in corner)
         error_sum = sum(mean_square + 2.0 * mean * s / steps + (s / steps) ** 2 for s in range(1, steps + 1))
         return float(2.0 * squared_length * error_sum * q / (1.0 - q) / float(noise.normaliser))
     error_sum = 0.0
-    for a, b, alpha, beta, size in (noise.point_class(index) for index in range(noise.double_area)):
-        s, t = alpha / size, beta / size
-        weight = q ** (1 + (alpha + beta > size)) / (1.0 - q) ** 2
+    for a, b, alpha, beta, parts in (noise.point_class(index) for index in range(noise.double_area)):
+        s, t = alpha / parts, beta / parts
+        weight = q ** (1 + (alpha + beta > parts)) / (1.0 - q) ** 2
         error_sum += weight * (a[0] * a[0] + a[1] * a[1]) * (mean_square + 2.0 * mean * s + s * s)
         error_sum += weight * (b[0] * b[0] + b[1] * b[1]) * (mean_square + 2.0 * mean * t + t * t)
         error_sum += weight * 2.0 * (a[0] * b[0] + a[1] * b[1]) * (mean + s) * (mean + t)

@@ -110,13 +110,13 @@ def _demands(hull: Hull, distinct_points: Ints, epsilon: Fraction | int | float)
     implied_steps = shortest_path(csr_array(is_protected), unweighted=True)
     gauges = np.array([hull.ceil_gauges(place - distinct_points) for place in distinct_points])
     for gauge in np.unique(gauges[gauges < implied_steps]).tolist():
-        pairs = np.zeros_like(is_protected)
+        pairs_at_gauge = np.zeros_like(is_protected)
         for i, j in np.argwhere(np.triu(gauges == gauge, 1)):
             if gauge < implied_steps[i, j]:  # not implied by earlier demands
-                pairs[i, j] = pairs[j, i] = True
+                pairs_at_gauge[i, j] = pairs_at_gauge[j, i] = True
                 steps_by_pair = implied_steps[:, i, None] + gauge + implied_steps[None, j, :]
                 implied_steps = np.minimum(implied_steps, np.minimum(steps_by_pair, steps_by_pair.T))
-        demands.append(_Demand(pairs, floor_exp(min(Fraction(epsilon) * gauge, _MOST_EPSILON))))
+        demands.append(_Demand(pairs_at_gauge, floor_exp(min(Fraction(epsilon) * gauge, _MOST_EPSILON))))
     return demands
 
 
@@ -128,9 +128,9 @@ def _solve_program(costs: Floats, demands: list[_Demand], seconds: float) -> Flo
     upper_blocks: list[int] = []
     factors: list[float] = []
     block_count = row_count
-    for pairs, bound in demands:
+    for protected, bound in demands:
         ratio = bound / (1 << RATIO_BITS)
-        for clique in _cliques(pairs):
+        for clique in _cliques(protected):
             if len(clique) == 2:
                 lower_blocks += clique
                 upper_blocks += clique[::-1]
@@ -143,9 +143,9 @@ def _solve_program(costs: Floats, demands: list[_Demand], seconds: float) -> Flo
     bound_count, columns = len(lower_blocks), np.arange(outputs)
     lines = (np.arange(bound_count)[:, None] * outputs + columns).ravel()
     ones, minus_factors = np.ones(lines.size), np.repeat(-np.array(factors), outputs)
-    left, right = ((np.array(indices)[:, None] * outputs + columns).ravel() for indices in (lower_blocks, upper_blocks))
+    lows, highs = ((np.array(indices)[:, None] * outputs + columns).ravel() for indices in (lower_blocks, upper_blocks))
     inequalities = coo_array(
-        (np.concatenate([ones, minus_factors]), (np.concatenate([lines, lines]), np.concatenate([left, right]))),
+        (np.concatenate([ones, minus_factors]), (np.concatenate([lines, lines]), np.concatenate([lows, highs]))),
         shape=(bound_count * outputs, block_count * outputs),
     )
     equalities = coo_array(

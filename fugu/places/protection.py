@@ -93,7 +93,7 @@ def _extended_moments(hull: Hull, differences: Ints) -> tuple[NDArray[np.float64
     points = hull.scale * differences.astype(np.float64)
     simplices = list(hull.simplices())
     corners = np.array([simplex_corners for simplex_corners, _ in simplices], dtype=np.float64)
-    volumes = np.array([size for _, size in simplices], dtype=np.float64)
+    volumes = np.array([volume for _, volume in simplices], dtype=np.float64)
     squares, corner_sums = np.sum(corners**2, axis=(1, 2)), corners.sum(axis=1)
     sum_squares = np.sum(corner_sums**2, axis=1)
     # the simplex over a facet has its sign from the side of the facet that v is on; 0 lies on the other
@@ -148,10 +148,10 @@ def protected_pairs(hull: Hull, points: Ints, constraint: Bools) -> Bools:
 def degree_of_protection(hull: Hull, points: Ints, constraint: Bools) -> Ints:
     """Return for each state the number of states of C among which it is protected: 1 if exposed, 0 outside C."""
     states = np.flatnonzero(constraint)
-    counts = np.zeros(len(points), dtype=np.int64)
+    degrees = np.zeros(len(points), dtype=np.int64)
     if len(states):
-        counts[states] = np.count_nonzero(hull.pairs_within(points[states]), axis=1)
-    return counts
+        degrees[states] = np.count_nonzero(hull.pairs_within(points[states]), axis=1)
+    return degrees
 
 
 def list_exposed(hull: Hull, points: Ints, constraint: Bools) -> list[int]:
@@ -164,7 +164,7 @@ def unbounded_factors(hull: Hull, points: Ints) -> tuple[Fraction | float, ...]:
 
     Epsilon times the factor bounds the loss by a point between the state and absence; `math.inf` off the span of K.
     """
-    return tuple(hull.gauge(value) for value in points.tolist())
+    return tuple(hull.gauge(point) for point in points.tolist())
 
 
 def protect(

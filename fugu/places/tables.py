@@ -81,7 +81,7 @@ def output_box(points: Ints, max_outputs: int) -> Box:
     """Return a centred box around n x d points, with the least step that leaves at most `max_outputs` >= 1 points."""
     low, high = points.min(axis=0), points.max(axis=0)
     step = 1
-    while math.prod(int(size) for size in (high - low) // step + 1) > max_outputs:
+    while math.prod(int(axis_size) for axis_size in (high - low) // step + 1) > max_outputs:
         step += 1
     shape = (high - low) // step + 1
     return Box(tuple((low + ((high - low) - step * (shape - 1)) // 2).tolist()), step, tuple(shape.tolist()))
@@ -101,16 +101,16 @@ def clamped_mass(hull: Hull, points: Ints, outputs: Box, ratio: float) -> NDArra
     max_points = max(_LEAST_POINTS, _MOST_TERMS // (len(distinct_residues) * len(hull.normals)))
     noise_reach = _noise_reach(hull, ratio, step, np.abs(output_indices).max(axis=0) + shape + 1, max_points)
     distributions = {tuple(row): _distribution(hull, row, step, noise_reach, ratio) for row in distinct_residues}
-    rows = []
+    cell_masses = []
     for output_index, residue in zip(output_indices, residues, strict=True):
         cell_mass = distributions[tuple(residue)]
-        for axis, size in enumerate(outputs.shape):
+        for axis, axis_size in enumerate(outputs.shape):
             # the first cell takes everything below it, the last one everything above
-            cell_starts = noise_reach[axis] - output_index[axis] + np.arange(size)
+            cell_starts = noise_reach[axis] - output_index[axis] + np.arange(axis_size)
             cell_starts[0] = 0
             cell_mass = np.add.reduceat(cell_mass, cell_starts, axis=axis)
-        rows.append(cell_mass.ravel() / cell_mass.sum())
-    return np.array(rows)
+        cell_masses.append(cell_mass.ravel() / cell_mass.sum())
+    return np.array(cell_masses)
 
 
 def _noise_reach(hull: Hull, ratio: float, step: int, min_reach: Ints, max_points: int) -> Ints:
@@ -272,9 +272,9 @@ def build_table(
         if best_table[1] <= _SMALL_SHARE:
             break
     assert best_table is not None
-    rows = best_table[0][(np.cumsum(constraint) - 1)[surrogates(points, constraint)]]
-    check_table(rows, protected, epsilon)
-    return TableWeights(rows, constraint_values[0] + box.points() @ basis, best_table[1])
+    weights = best_table[0][(np.cumsum(constraint) - 1)[surrogates(points, constraint)]]
+    check_table(weights, protected, epsilon)
+    return TableWeights(weights, constraint_values[0] + box.points() @ basis, best_table[1])
 
 
 def finite_factor(hull: Hull, points: Ints) -> Fraction | float:
@@ -349,8 +349,8 @@ class Emission(NamedTuple):
 
 def noise_table(table: TableWeights) -> NoiseTable:
     """Convert a certified table to the form in which it is sent."""
-    rows = tuple(array("I", row) for row in np.cumsum(table.weights, axis=1)[:, :-1].tolist())
-    return NoiseTable(rows, tuple(tuple(point) for point in table.outputs.tolist()))
+    cumulative_rows = tuple(array("I", row) for row in np.cumsum(table.weights, axis=1)[:, :-1].tolist())
+    return NoiseTable(cumulative_rows, tuple(tuple(point) for point in table.outputs.tolist()))
 
 
 def compile_noise(
@@ -403,23 +403,23 @@ def noise_loss(noise: Noise, points: Ints) -> NDArray[np.float64]:
     if isinstance(noise, NoiseTable):
         return table_loss(_weights(noise))
     centres, hull = _centres(noise, points), _hull_of(noise.noise.vertices)
-    step = -float(np.log(float(noise.noise.ratio))) * (1.0 + OUTWARD)
-    return np.array([hull.ceil_gauges(centre - centres) * step for centre in centres])
+    step_loss = -float(np.log(float(noise.noise.ratio))) * (1.0 + OUTWARD)
+    return np.array([hull.ceil_gauges(centre - centres) * step_loss for centre in centres])
 
 
 def noise_pairs(noise: Noise, points: Ints, constraint: Bools, epsilon: float) -> Bools:
     """Return the pairs of states of a set, N x N, which a table keeps within e^epsilon, or a staircase in its hull."""
-    pairs = np.zeros((len(points), len(points)), dtype=np.bool_)
+    protected = np.zeros((len(points), len(points)), dtype=np.bool_)
     states = np.flatnonzero(constraint)
     if isinstance(noise, NoiseTable):
         weights = _weights(noise)[states]
         upper_bounds = _upper_bounds(weights, measurement.floor_exp(epsilon))
-        keeps_bound = np.array([np.all(row <= upper_bounds, axis=1) for row in weights])
-        pairs[np.ix_(states, states)] = keeps_bound & keeps_bound.T
+        keeps_bound = np.array([np.all(state_weights <= upper_bounds, axis=1) for state_weights in weights])
+        protected[np.ix_(states, states)] = keeps_bound & keeps_bound.T
     else:
-        pairs[np.ix_(states, states)] = _hull_of(noise.noise.vertices).pairs_within(_centres(noise, points)[states])
-    np.fill_diagonal(pairs, False)
-    return pairs
+        protected[np.ix_(states, states)] = _hull_of(noise.noise.vertices).pairs_within(_centres(noise, points)[states])
+    np.fill_diagonal(protected, False)
+    return protected
 
 
 def _weights(table: NoiseTable) -> Ints:

@@ -171,13 +171,13 @@ def _sampled_class(request: Request, every: int, adversary: Adversary) -> ChainC
     return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
 
 
-def decimated_class(chains: ChainClass, step: int) -> ChainClass:
-    """A class that holds P^D, D = `step` >= 1, for every stationary chain P of a class.
+def decimated_class(chains: ChainClass, stride: int) -> ChainClass:
+    """A class that holds P^D, D = `stride` >= 1, for every stationary chain P of a class.
 
     For bounded chains it holds every product. ChainClassError: a probability rounds to 0 or 1, or the class is of one
     period.
     """
-    return chains if step == 1 else class_of(chains).decimate(step)
+    return chains if stride == 1 else class_of(chains).decimate(stride)
 
 
 def _better_option(chosen: Option, periods: list[Option | Refusal]) -> Option | None:

@@ -197,19 +197,19 @@ def _best_node_quilt(
     secret_pairs: Sequence[tuple[int, int]] | None,
 ) -> NetworkQuilt:
     """Return the best quilt of one node, or any with a scale not above `scale_floor`; the scale is not rounded."""
-    all_names = frozenset(other.name for other in network.nodes)
+    all_names = frozenset(member.name for member in network.nodes)
     best_quilt = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), all_names, 0.0)
-    other_names = [other.name for other in network.nodes if other.name != node]
-    quilts = {*chain.from_iterable(combinations(other_names, size) for size in range(_LARGEST_QUILT + 1))}
+    other_names = [member.name for member in network.nodes if member.name != node]
+    quilts = {*chain.from_iterable(combinations(other_names, node_count) for node_count in range(_LARGEST_QUILT + 1))}
     candidates = [(network.connected_nodes(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
     sized_quilts = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in candidates]
-    for size, nearby, quilt in sorted(sized_quilts, key=lambda triple: triple[0]):
+    for node_count, nearby, quilt in sorted(sized_quilts, key=lambda triple: triple[0]):
         # with this much nearby, even no influence is no better, nor with any later one
-        if best_quilt.scale <= scale_floor or size / epsilon >= best_quilt.scale:
+        if best_quilt.scale <= scale_floor or node_count / epsilon >= best_quilt.scale:
             break
         influence = network.influence(quilt, node, secret_pairs) if quilt else 0.0
-        if influence < epsilon and size / (epsilon - influence) < best_quilt.scale:
-            best_quilt = NetworkQuilt(size / (epsilon - influence), node, quilt, nearby, influence)
+        if influence < epsilon and node_count / (epsilon - influence) < best_quilt.scale:
+            best_quilt = NetworkQuilt(node_count / (epsilon - influence), node, quilt, nearby, influence)
     return best_quilt
 
 
@@ -259,16 +259,16 @@ class SumDistributions(NamedTuple):
             unit_steps = [int(summand * unit) for summand in node.adds]
             parent_indices = [node_index[name] for name in node.parents]
             outcomes = [
-                ((*values, x), weight * p, total + unit_steps[x])
-                for values, weight, total in outcomes
-                for x, p in enumerate(weights[tuple(values[i] for i in parent_indices)])
+                ((*node_values, x), weight * p, unit_sum + unit_steps[x])
+                for node_values, weight, unit_sum in outcomes
+                for x, p in enumerate(weights[tuple(node_values[i] for i in parent_indices)])
                 if p
             ]
         conditionals: dict[tuple[str, int], dict[int, int]] = {}
-        for values, weight, total in outcomes:
-            for node, x in zip(nodes, values, strict=True):
+        for node_values, weight, unit_sum in outcomes:
+            for node, x in zip(nodes, node_values, strict=True):
                 distribution = conditionals.setdefault((node.name, x), {})
-                distribution[total] = distribution.get(total, 0) + weight
+                distribution[unit_sum] = distribution.get(unit_sum, 0) + weight
         return cls(Fraction(1, unit), conditionals)
 
     def largest_distance(self, secrets: Secrets) -> NetworkDistance:
@@ -277,41 +277,41 @@ class SumDistributions(NamedTuple):
             (infinity_wasserstein(self.conditionals[name, a].items(), self.conditionals[name, b].items()), name, (a, b))
             for name, (a, b) in self._pairs(secrets)
         ]
-        distance, node, values = max(distances, key=lambda distance_of_pair: distance_of_pair[0])
-        return NetworkDistance(distance * self.unit, node, values)
+        distance, node, secret = max(distances, key=lambda distance_of_pair: distance_of_pair[0])
+        return NetworkDistance(distance * self.unit, node, secret)
 
     def least_scale(self, secrets: Secrets, epsilon: float) -> ExactScale:
         """Return the least scale of Laplace noise with which one release of the sum keeps epsilon for every secret.
 
         Raises ChainClassError if no secret has two possible values, or there are too many answers.
         """
-        answers = sorted({answer for distribution in self.conditionals.values() for answer in distribution})
-        if len(answers) > _MOST_ANSWERS:
-            raise ChainClassError(f"{len(answers)} different answers are too many: at most {_MOST_ANSWERS}")
-        positions = np.array([float(answer * self.unit) for answer in answers])
+        sums = sorted({unit_sum for distribution in self.conditionals.values() for unit_sum in distribution})
+        if len(sums) > _MOST_ANSWERS:
+            raise ChainClassError(f"{len(sums)} different answers are too many: at most {_MOST_ANSWERS}")
+        positions = np.array([float(unit_sum * self.unit) for unit_sum in sums])
         distances = np.abs(positions[:, None] - positions[None, :])
-        pairs = self._pairs(secrets)
+        secret_pairs = self._pairs(secrets)
         shares: dict[tuple[str, int], list[Fraction]] = {}
-        for key in {(name, value) for name, values in pairs for value in values}:
-            total = sum(self.conditionals[key].values())
-            shares[key] = [Fraction(self.conditionals[key].get(answer, 0), total) for answer in answers]
-        masses = {key: np.array([float(p) for p in distribution]) for key, distribution in shares.items()}
-        unequal_pairs = [(name, (a, b)) for name, (a, b) in pairs if shares[name, a] != shares[name, b]]
+        for event in {(name, value) for name, values in secret_pairs for value in values}:
+            total_weight = sum(self.conditionals[event].values())
+            shares[event] = [Fraction(self.conditionals[event].get(unit_sum, 0), total_weight) for unit_sum in sums]
+        masses = {event: np.array([float(p) for p in distribution]) for event, distribution in shares.items()}
+        unequal_pairs = [(name, (a, b)) for name, (a, b) in secret_pairs if shares[name, a] != shares[name, b]]
         if not unequal_pairs:
-            return ExactScale(0.0, *pairs[0])
+            return ExactScale(0.0, *secret_pairs[0])
 
         def losses(scale: float) -> list[float]:
             """Return each pair's loss: between neighbouring answers the ratio is monotone, beyond the last constant."""
-            densities = {key: _log_density(distances / scale, mass) for key, mass in masses.items()}
+            densities = {event: _log_density(distances / scale, mass) for event, mass in masses.items()}
             return [float(np.abs(densities[name, a] - densities[name, b]).max()) for name, (a, b) in unequal_pairs]
 
         spread = float(positions[-1] - positions[0])
-        high = 2.0 * spread / epsilon  # the loss is at most spread / scale
-        lows = (high / 2.0**halvings for halvings in range(1, _WIDEST + 1))
-        low = next((low for low in lows if max(losses(low)) > epsilon), None)
-        if low is None:
+        high_scale = 2.0 * spread / epsilon  # the loss is at most spread / scale
+        lows = (high_scale / 2.0**halvings for halvings in range(1, _WIDEST + 1))
+        low_scale = next((low_scale for low_scale in lows if max(losses(low_scale)) > epsilon), None)
+        if low_scale is None:
             raise ChainClassError("these secrets can be told apart by so little that any noise hides them")
-        root = brentq(lambda scale: max(losses(scale)) - epsilon, low, high, xtol=1e-300, rtol=1e-13)
+        root = brentq(lambda scale: max(losses(scale)) - epsilon, low_scale, high_scale, xtol=1e-300, rtol=1e-13)
         scale = float(root) * _DECIMALS
         pair_losses = losses(scale)
         if max(pair_losses) > epsilon:

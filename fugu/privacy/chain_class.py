@@ -187,21 +187,21 @@ def read_chains(text: str | bytes) -> tuple[MarkovChain, ...]:
     except (ValueError, RecursionError):
         raise ChainClassError("a chain file must be JSON") from None
     members = document.get("chains", [document]) if isinstance(document, dict) else None
-    if not isinstance(members, list) or not members or not all(isinstance(fields, dict) for fields in members):
+    if not isinstance(members, list) or not members or not all(isinstance(member, dict) for member in members):
         raise ChainClassError('a chain file needs "transition" and "initial", or "chains": a list of such')
-    chains = tuple(_read_chain(fields) for fields in members)
+    chains = tuple(_read_chain(member) for member in members)
     if len({chain.states for chain in chains}) != 1:
         raise ChainClassError("the chains of a class need the same number of states")
     return chains
 
 
-def _read_chain(fields: dict[str, Any]) -> MarkovChain:
-    if "transition" not in fields:
+def _read_chain(document: dict[str, Any]) -> MarkovChain:
+    if "transition" not in document:
         raise ChainClassError('a chain needs "transition"')
-    initial = fields.get("initial", "stationary")
+    initial = document.get("initial", "stationary")
     if isinstance(initial, str) and initial not in ("stationary", "any"):
         raise ChainClassError(f'"initial" must be a list, "stationary" or "any", got {initial!r:.40}')
-    transition = _distributions(fields["transition"], "transition")
+    transition = _distributions(document["transition"], "transition")
     if initial == "stationary":
         return MarkovChain.stationary(transition)
     return MarkovChain(transition, None if initial == "any" else _distributions(initial, "initial"))

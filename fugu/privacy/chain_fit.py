@@ -102,11 +102,11 @@ def _state_pairs(states: Ints, segments: Ints, stream: StreamStates) -> tuple[In
     return segments[1:][same_segment], (states[:-1] * k + states[1:])[same_segment], shown_states(k, 2)
 
 
-def _refusal(joint: Ints, segments: Ints, size: int) -> str:
+def _refusal(joint: Ints, segments: Ints, state_count: int) -> str:
     """Say why a chain of order 2 has no class, and whether it changes over time."""
     refusal = "a chain of order 2 is taken as it is, by the odds ratio of two of its steps"
     if joint.size >= _LEAST_ROWS:
-        transitions = local_transitions(joint, segments, size, stretch_lengths(joint.size))
+        transitions = local_transitions(joint, segments, state_count, stretch_lengths(joint.size))
         if changed_lengths := [transition.length for transition in transitions if transition.changes.any()]:
             refusal += f", and it changes over stretches of {changed_lengths[0]} ticks"
     return refusal

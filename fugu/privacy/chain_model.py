@@ -172,9 +172,9 @@ class ChainModel(ModelFile):
     warning: str
 
     def _check_consistency(self) -> None:
-        size, streams = len(self.shows), len(self.streams)
-        if len(self.counts) != size or any(len(row) != size for row in self.counts):
-            raise ValueError(f"counts need {size} rows of {size} numbers")
+        state_count, streams = len(self.shows), len(self.streams)
+        if len(self.counts) != state_count or any(len(row) != state_count for row in self.counts):
+            raise ValueError(f"counts need {state_count} rows of {state_count} numbers")
         if any(len(row) != streams for row in self.shows):
             raise ValueError("shows needs a column for each stream")
         for column, stream in zip(zip(*self.shows, strict=True), self.streams, strict=True):
@@ -188,7 +188,7 @@ class ChainModel(ModelFile):
             raise ValueError("order 2 is for one stream")
         if streams == 1 and self.shows != shown_states(self.streams[0].states, self.order):
             raise ValueError("one stream has all its states, or all pairs of them, the one before first")
-        check_class(self.chains, self.refused, size)
+        check_class(self.chains, self.refused, state_count)
         if self.chains is not None and self.stretches is None:
             raise ValueError("stretches are null, and there is a class")
 

@@ -130,12 +130,12 @@ def largest_capital(chains: ChainClass, adversary: Adversary, emission: Floats, 
 
 def _cells(chains: ChainClass) -> Floats:
     """Return boxes (c, 4) of q and r that cover a class, each rate cut into parts of equal ratio."""
-    parts = [map(_cut_interval, box) for box in chains.boxes]
-    return np.array([(*q, *r) for pair in parts for q, r in product(*pair)], dtype=np.float64)
+    cuts = [map(_cut_interval, box) for box in chains.boxes]
+    return np.array([(*q, *r) for box_cuts in cuts for q, r in product(*box_cuts)], dtype=np.float64)
 
 
 def _cut_interval(interval: tuple[Fraction, Fraction]) -> list[tuple[float, float]]:
-    low, high = map(float, interval)
-    if low == high:
-        return [(low, high)]
-    return list(pairwise([low, *np.geomspace(low, high, _PARTS + 1)[1:-1].tolist(), high]))
+    low_rate, high_rate = map(float, interval)
+    if low_rate == high_rate:
+        return [(low_rate, high_rate)]
+    return list(pairwise([low_rate, *np.geomspace(low_rate, high_rate, _PARTS + 1)[1:-1].tolist(), high_rate]))

@@ -103,14 +103,14 @@ def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[
 
     States (n,) are in 0..k-1, -1 for none. Stretches go on across gaps between segments (n,), steps do not.
     """
-    rows = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
-    from_states, to_states = states[rows], states[rows + 1]
-    return tuple(_local_estimate(rows, from_states, to_states, k, length, states.size) for length in stretches)
+    steps = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
+    from_states, to_states = states[steps], states[steps + 1]
+    return tuple(_local_estimate(steps, from_states, to_states, k, length, states.size) for length in stretches)
 
 
-def _local_estimate(rows: Ints, from_states: Ints, to_states: Ints, k: int, length: int, n: int) -> LocalTransitions:
+def _local_estimate(steps: Ints, from_states: Ints, to_states: Ints, k: int, length: int, n: int) -> LocalTransitions:
     stretch_count = max(1, (n + length // 2) // length)
-    cell_indices = (np.minimum(rows // length, stretch_count - 1) * k + from_states) * k + to_states
+    cell_indices = (np.minimum(steps // length, stretch_count - 1) * k + from_states) * k + to_states
     counts = np.bincount(cell_indices, minlength=stretch_count * k * k).reshape(stretch_count, k, k).astype(np.int64)
     p_values = np.array([_scatter_p_values(to_states[from_states == x], k, stretch_count) for x in range(k)])
     changes = p_values < _SIGNIFICANT / max(1, int((p_values < 1.0).sum()))
@@ -120,7 +120,7 @@ def _local_estimate(rows: Ints, from_states: Ints, to_states: Ints, k: int, leng
             low[:, x, y], high[:, x, y] = _probability_range(counts[:, x], y, changes=bool(changes[x, y]))
     for x in range(k) if k == 2 else ():  # staying is not leaving
         low[:, x, x], high[:, x, x] = 1.0 - high[:, x, 1 - x], 1.0 - low[:, x, 1 - x]
-    log_odds = np.array([largest_log_odds(*pair) for pair in zip(low, high, strict=True)])
+    log_odds = np.array([largest_log_odds(*interval) for interval in zip(low, high, strict=True)])
     return LocalTransitions(length, counts, low, log_odds, changes)
 
 
@@ -158,16 +158,16 @@ def _probability_range(counts: Ints, y: int, *, changes: bool) -> tuple[Floats |
 
 def _scatter_p_values(next_states: Ints, k: int, block_count: int) -> Floats:
     """Return each next state's p-value (k,) for equal frequency in all blocks of visits; 1 if visits are too few."""
-    size = next_states.size // block_count
+    visits = next_states.size // block_count
     p_values = np.ones(k)
-    if size < 2 or block_count < 2:
+    if visits < 2 or block_count < 2:
         return p_values
-    blocks = next_states[: size * block_count].reshape(block_count, size)
+    blocks = next_states[: visits * block_count].reshape(block_count, visits)
     for y in range(k):
         hits = (blocks == y).sum(axis=1)
-        probability = float(hits.mean()) / size
-        if min(probability, 1.0 - probability) * size >= _LEAST_EXPECTED:
-            statistic = float(((hits - size * probability) ** 2).sum()) / (size * probability * (1.0 - probability))
+        probability = float(hits.mean()) / visits
+        if min(probability, 1.0 - probability) * visits >= _LEAST_EXPECTED:
+            statistic = float(((hits - visits * probability) ** 2).sum()) / (visits * probability * (1.0 - probability))
             p_values[y] = special.chdtrc(block_count - 1, statistic)
     return p_values
 
@@ -208,19 +208,19 @@ def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
     """
     states, segments = states[:_MOST_TICKS], segments[:_MOST_TICKS]
     lengths = np.diff(np.flatnonzero(np.concatenate([[True], np.diff(segments) != 0, [True]])))
-    counts = count_transitions(states, segments, k) + 1.0 / k
-    base_transition = np.asarray(counts / counts.sum(axis=1, keepdims=True))
+    step_counts = count_transitions(states, segments, k) + 1.0 / k
+    base_transition = np.asarray(step_counts / step_counts.sum(axis=1, keepdims=True))
     fits = []
-    for count in range(1, _MOST + 1 if k <= _MOST_STATES else 2):
+    for regime_count in range(1, _MOST + 1 if k <= _MOST_STATES else 2):
         learned = baum_welch(
             states,
-            np.tile(np.eye(k), (count, 1)),
+            np.tile(np.eye(k), (regime_count, 1)),
             lengths=lengths,
-            transition=_initial_regimes(base_transition, count),
+            transition=_initial_regimes(base_transition, regime_count),
             iterations=_FIT_ROUNDS,
             tolerance=_FIT_TOLERANCE,
         )
-        parameters = count * (count - 1) + count * k * (k - 1)
+        parameters = regime_count * (regime_count - 1) + regime_count * k * (k - 1)
         fits.append((learned.log_likelihoods[-1] - parameters / 2.0 * math.log(states.size), learned.transition))
         if len(fits) > 1 and fits[-1][0] <= fits[-2][0]:
             break
@@ -228,25 +228,25 @@ def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
     return _regimes(transition, k)
 
 
-def _initial_regimes(transition: Floats, count: int) -> Floats:
+def _initial_regimes(transition: Floats, regime_count: int) -> Floats:
     """Return a first guess of regimes from slow to fast: the recording's chain, with rarer or more frequent moves."""
-    speeds = np.exp(_SPREAD * (2.0 * np.arange(count) - (count - 1)))
-    regime_switches = (1.0 - _STAY) / max(count - 1, 1) * np.ones((count, count))
-    np.fill_diagonal(regime_switches, _STAY if count > 1 else 1.0)
+    speeds = np.exp(_SPREAD * (2.0 * np.arange(regime_count) - (regime_count - 1)))
+    regime_switches = (1.0 - _STAY) / max(regime_count - 1, 1) * np.ones((regime_count, regime_count))
+    np.fill_diagonal(regime_switches, _STAY if regime_count > 1 else 1.0)
     blocks = []
     for speed in speeds:
         moves = transition * (1.0 - np.eye(len(transition))) * speed
         moves /= np.maximum(1.0, moves.sum(axis=1, keepdims=True) / 0.95)
         blocks.append(moves + np.diag(1.0 - moves.sum(axis=1)))
-    return np.block([[regime_switches[i, j] * block for j, block in enumerate(blocks)] for i in range(count)])
+    return np.block([[regime_switches[i, j] * block for j, block in enumerate(blocks)] for i in range(regime_count)])
 
 
 def _regimes(transition: Floats, k: int) -> tuple[Regime, ...]:
-    count = len(transition) // k
-    distribution = stationary_distribution(transition).reshape(count, k)
-    blocks = transition.reshape(count, k, count, k)
+    regime_count = len(transition) // k
+    distribution = stationary_distribution(transition).reshape(regime_count, k)
+    blocks = transition.reshape(regime_count, k, regime_count, k)
     regimes = []
-    for i in range(count):
+    for i in range(regime_count):
         inner_chain = blocks[i, :, i, :]
         stay_probability = inner_chain.sum(axis=1)
         share = float(distribution[i].sum())
@@ -305,18 +305,18 @@ def covering_class(states: Ints, segments: Ints, k: int) -> CoveringClass:
     Raises ChainClassError if the recording is too short to tell, or a state never occurs.
     """
     states, segments = _without_gaps(states, segments)
-    counts = count_transitions(states, segments, k)
-    _refuse_short(counts)
+    step_counts = count_transitions(states, segments, k)
+    _refuse_short(step_counts)
     regimes = fit_regimes(states, segments, k)
     lengths = local_transitions(states, segments, k, stretch_lengths(states.size))
-    transition = smooth_counts(counts)
+    transition = smooth_counts(step_counts)
     order = order_test(count_triples(states, segments, k))
-    visit_counts = counts.sum(axis=1)
+    visit_counts = step_counts.sum(axis=1)
     slow_regimes = [regime for regime in regimes if regime.ticks >= lengths[0].length / 2 and regime.share >= _SHARE]
     log_odds = [largest_log_odds(*(_floor_regime(regime, visit_counts),) * 2) for regime in slow_regimes]
     log_odds += [length.covered_log for length in lengths]
     covering = CoveringClass(bounded_class(max(log_odds), transition), transition, lengths, regimes, order)
-    return covering._replace(chains=_constant_class(counts)) if k == 2 and not covering.changes else covering
+    return covering._replace(chains=_constant_class(step_counts)) if k == 2 and not covering.changes else covering
 
 
 def _without_gaps(states: Ints, segments: Ints) -> tuple[Ints, Ints]:
@@ -352,22 +352,22 @@ def union(classes: Sequence[CoveringChains]) -> CoveringChains:
     return max((widen(member, 1.0) for member in classes), key=lambda member: member.odds_bound)
 
 
-def _refuse_short(counts: Ints) -> None:
-    steps, departures = int(counts.sum()), counts.sum(axis=1) - np.diag(counts)
-    if steps < _LEAST_ROWS or departures.min() < _LEAST_LEFT:
+def _refuse_short(step_counts: Ints) -> None:
+    step_count, departures = int(step_counts.sum()), step_counts.sum(axis=1) - np.diag(step_counts)
+    if step_count < _LEAST_ROWS or departures.min() < _LEAST_LEFT:
         state = int(departures.argmin())
         times_words = "once" if departures[state] == 1 else f"{departures[state]} times"
-        count_words = f"state {state} is left {times_words} in {steps} steps"
+        count_words = f"state {state} is left {times_words} in {step_count} steps"
         raise ChainClassError(
             f"too short to tell how readings depend on one another: {count_words}; at least {_LEAST_LEFT} times and "
             f"{_LEAST_ROWS} steps are needed"
         )
 
 
-def stretch_lengths(rows: int) -> list[int]:
-    """Return stretch lengths in ticks, each double the one before, of which `rows` ticks hold enough stretches."""
-    length = min(SHORTEST, rows // _FEWEST)
-    return [length << i for i in range(64) if (length << i) * _FEWEST <= rows]
+def stretch_lengths(ticks: int) -> list[int]:
+    """Return stretch lengths in ticks, each double the one before, of which `ticks` ticks hold enough stretches."""
+    length = min(SHORTEST, ticks // _FEWEST)
+    return [length << doublings for doublings in range(64) if (length << doublings) * _FEWEST <= ticks]
 
 
 def _floor_regime(regime: Regime, visit_counts: Ints) -> Floats:
@@ -377,12 +377,12 @@ def _floor_regime(regime: Regime, visit_counts: Ints) -> Floats:
     return np.asarray(chain / chain.sum(axis=1, keepdims=True))
 
 
-def _constant_class(counts: Ints) -> BinaryChains:
+def _constant_class(step_counts: Ints) -> BinaryChains:
     """Return intervals of both probabilities, so wide that their odds ratio holds with 90 %.
 
     The errors are independent, and the logarithm of the odds ratio is the sum of the probabilities' log-odds.
     """
-    hits, trials = counts[[0, 1], [1, 0]], counts.sum(axis=1)
+    hits, trials = step_counts[[0, 1], [1, 0]], step_counts.sum(axis=1)
     share = (hits + 0.5) / (trials + 1.0)
     deviations = 1.0 / np.sqrt(trials * share * (1.0 - share))
     tail = float(special.ndtr(special.ndtri(TAIL) * np.hypot(*deviations) / deviations.sum()))
@@ -390,12 +390,12 @@ def _constant_class(counts: Ints) -> BinaryChains:
     return BinaryChains(q=round_outward(*q), r=round_outward(*r))
 
 
-def bounded_class(logarithm: float, transition: Floats) -> BoundedChains:
+def bounded_class(log_odds: float, transition: Floats) -> BoundedChains:
     """Return a class of chains that change over time, by the logarithm of a step's largest odds ratio, rounded up.
 
     The odds ratio is at least that of the typical member `transition` (k, k).
     """
-    return _bounded_class(math.exp(min(logarithm, _LARGEST_LOG)) * _OUTWARD, transition)
+    return _bounded_class(math.exp(min(log_odds, _LARGEST_LOG)) * _OUTWARD, transition)
 
 
 def _bounded_class(odds: float, transition: Floats) -> BoundedChains:
@@ -416,18 +416,18 @@ def _short_row(row: list[float]) -> tuple[float, ...]:
     rounded = [_two_digits(p, ROUND_HALF_EVEN) for p in row]
     largest_index, rest = row.index(max(row)), Decimal(1) - sum(rounded)
     digits = [Decimal((0, (1,), int(p.as_tuple().exponent))) for p in rounded]
-    errors = [float(short) / p if p else 1.0 for short, p in zip(rounded, row, strict=True)]
+    errors = [float(rounded_p) / p if p else 1.0 for rounded_p, p in zip(rounded, row, strict=True)]
     for index in sorted(range(len(row)), key=errors.__getitem__, reverse=rest < 0):
         if abs(rest) < digits[largest_index]:
             break
-        step = digits[index].copy_sign(rest)
-        rounded[index] += step
-        rest -= step
+        digit = digits[index].copy_sign(rest)
+        rounded[index] += digit
+        rest -= digit
     rounded[largest_index] += rest
     return tuple(map(float, rounded))
 
 
-def _two_digits(value: float, rounding: str) -> Decimal:
+def _two_digits(number: float, rounding: str) -> Decimal:
     with localcontext(prec=800):
-        exact = Decimal(value)
-        return exact.quantize(Decimal((0, (1,), exact.adjusted() - 1)), rounding=rounding) if value else exact
+        exact = Decimal(number)
+        return exact.quantize(Decimal((0, (1,), exact.adjusted() - 1)), rounding=rounding) if number else exact

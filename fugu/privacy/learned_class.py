@@ -196,8 +196,8 @@ def learned_class(transition: Floats, information: Floats, ticks: int, levels: S
     for level in levels:
         bound = _covering_log_odds(level, log_odds_sums, upper_log_odds)
         odds = math.exp(min(bound, 700.0))
-        mean_ticks, count = round(float(level.ticks.mean())), len(level.ticks)
-        scales.append(LearnedScale(ticks=mean_ticks, stretches=count, odds_ratio=odds, p_value=level.p_value))
+        mean_ticks, stretch_count = round(float(level.ticks.mean())), len(level.ticks)
+        scales.append(LearnedScale(ticks=mean_ticks, stretches=stretch_count, odds_ratio=odds, p_value=level.p_value))
         largest_log_odds = max(largest_log_odds, bound)
     low, high = _intervals(transition, covariances)
     chains = bounded_class(largest_log_odds, transition)
@@ -222,21 +222,21 @@ def _refuse_uninformed(transition: Floats, information: Floats, ticks: int) -> s
 
 
 def _move_indices(k: int) -> tuple[Ints, Ints]:
-    rows, columns = np.nonzero(~np.eye(k, dtype=np.bool_))
-    return np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
+    from_states, to_states = np.nonzero(~np.eye(k, dtype=np.bool_))
+    return np.asarray(from_states, dtype=np.int64), np.asarray(to_states, dtype=np.int64)
 
 
 def _log_odds_sums(k: int) -> Floats:
     """Return (c, k (k - 1)): each row makes the logarithm of one odds ratio of a step, as a sum of log-ratios."""
     positions = np.full((k, k), -1)
     positions[_move_indices(k)] = np.arange(k * (k - 1))
-    rows = []
+    sum_rows = []
     for (x, w), (y, z) in product(combinations(range(k), 2), permutations(range(k), 2)):
-        row = np.zeros(k * (k - 1) + 1)  # the last entry takes terms of the diagonal, which are 0
+        sum_row = np.zeros(k * (k - 1) + 1)  # the last entry takes terms of the diagonal, which are 0
         for index, sign in ((positions[x, y], 1), (positions[w, z], 1), (positions[x, z], -1), (positions[w, y], -1)):
-            row[index] += sign if index >= 0 else 0
-        rows.append(row[:-1])
-    return np.array(rows)
+            sum_row[index] += sign if index >= 0 else 0
+        sum_rows.append(sum_row[:-1])
+    return np.array(sum_rows)
 
 
 def _variances(sums: Floats, covariance: Floats) -> Floats:
@@ -245,20 +245,20 @@ def _variances(sums: Floats, covariance: Floats) -> Floats:
 
 def _covering_log_odds(sample: Deviations, log_odds_sums: Floats, upper_log_odds: Floats) -> float:
     """Return the largest log odds ratio of all stretches but a share, each at the far end of its range."""
-    count = len(sample.ticks)
+    stretch_count = len(sample.ticks)
     kind_variances = np.array([_variances(log_odds_sums, noise_row) for noise_row in sample.noise])
-    weights = np.bincount(sample.kinds, 1.0 / sample.ticks, len(kind_variances)) / count
+    weights = np.bincount(sample.kinds, 1.0 / sample.ticks, len(kind_variances)) / stretch_count
     mean_noise = weights @ kind_variances
     squared_deviations = _variances(log_odds_sums, sample.deviations.T @ sample.deviations)
-    spread_variance = np.maximum(squared_deviations / special.chdtri(count, 1.0 - _TAIL) - mean_noise, 0.0)
-    bounds = np.empty(count)
-    for low in range(0, count, _AT_ONCE):
-        batch = slice(low, low + _AT_ONCE)
+    spread_variance = np.maximum(squared_deviations / special.chdtri(stretch_count, 1.0 - _TAIL) - mean_noise, 0.0)
+    bounds = np.empty(stretch_count)
+    for batch_start in range(0, stretch_count, _AT_ONCE):
+        batch = slice(batch_start, batch_start + _AT_ONCE)
         noise_variance = kind_variances[sample.kinds[batch]] / sample.ticks[batch, None]
         share = spread_variance / (spread_variance + noise_variance)
-        tail = _QUANTILE * np.sqrt(spread_variance * (1.0 - share))
-        bounds[batch] = (upper_log_odds + share * (sample.deviations[batch] @ log_odds_sums.T) + tail).max(axis=1)
-    return float(np.sort(bounds)[math.ceil(count * (1.0 - _SHARE)) - 1])
+        tail_width = _QUANTILE * np.sqrt(spread_variance * (1.0 - share))
+        bounds[batch] = (upper_log_odds + share * (sample.deviations[batch] @ log_odds_sums.T) + tail_width).max(axis=1)
+    return float(np.sort(bounds)[math.ceil(stretch_count * (1.0 - _SHARE)) - 1])
 
 
 def _intervals(transition: Floats, errors: Sequence[Floats]) -> tuple[Floats, Floats]:

@@ -53,17 +53,17 @@ def largest_row_ratios(distributions: Floats, ratios: Floats) -> None:
 
 @kernel
 def grow_tables(
-    transition: Floats, power: Floats, column: Floats, right: Floats, count: int, target: int, floor: float
+    transition: Floats, power: Floats, left: Floats, right: Floats, done_count: int, target: int, floor: float
 ) -> int:
-    """Fill the tables of the distances count + 1 .. target with ratios, not yet their logarithms.
+    """Fill the tables of the distances done_count + 1 .. target with ratios, not yet their logarithms.
 
-    Entry m - 1 of column and right, (at least target, k, k), is for distance m. `power` (k, k) is P^count before the
-    call, and P^result after it. Returns `target`, or the last distance before a positive entry falls below `floor`,
+    Entry m - 1 of `left` and `right`, (at least target, k, k), is for distance m. `power` (k, k) is P^done_count before
+    the call, and P^result after it. Returns `target`, or the last distance before a positive entry falls below `floor`,
     where ratios are inexact.
     """
     k = transition.shape[0]
     transposed = np.empty((k, k))
-    for m in range(count, target):
+    for m in range(done_count, target):
         next_power = np.dot(power, transition) if m else transition.copy()
         for x in range(k):
             for y in range(k):
@@ -73,36 +73,36 @@ def grow_tables(
             for y in range(k):
                 power[x, y] = transposed[y, x] = next_power[x, y]
         largest_row_ratios(power, right[m])
-        largest_row_ratios(transposed, column[m])
+        largest_row_ratios(transposed, left[m])
     return target
 
 
 @part
-def _add_left_width(start: Floats, column: Floats, width: int, target: Floats) -> None:
-    """Set `target` (k, k) to the sum of the term and the table of a width to the left, or to 0 for no width."""
-    for x in range(target.shape[0]):
-        for y in range(target.shape[0]):
-            target[x, y] = start[x, y] + column[width - 1, x, y] if width else 0.0
+def _add_left_width(start_terms: Floats, left_tables: Floats, width: int, left_table: Floats) -> None:
+    """Set `left_table` (k, k) to the sum of the term and the table of a width to the left, or to 0 for no width."""
+    for x in range(left_table.shape[0]):
+        for y in range(left_table.shape[0]):
+            left_table[x, y] = start_terms[x, y] + left_tables[width - 1, x, y] if width else 0.0
 
 
 @part
-def _largest_sum(left_table: Floats, right: Floats, width: int) -> tuple[float, int, int]:
+def _largest_sum(left_table: Floats, right_tables: Floats, width: int) -> tuple[float, int, int]:
     """Return the largest entry, and its place, of `left_table` (k, k) plus the table of a width to the right."""
     k = left_table.shape[0]
     largest, row, col = -np.inf, 0, 0
     for x in range(k):
         for y in range(k):
-            value = left_table[x, y] + (right[width - 1, x, y] if width else 0.0)
-            if value > largest:  # an impossible pair gives -inf, or no number with an infinite ratio
-                largest, row, col = value, x, y
+            pair_sum = left_table[x, y] + (right_tables[width - 1, x, y] if width else 0.0)
+            if pair_sum > largest:  # an impossible pair gives -inf, or no number with an infinite ratio
+                largest, row, col = pair_sum, x, y
     return largest, row, col
 
 
 @kernel
 def least_quilt_scale(
-    start: Floats,
-    column: Floats,
-    right: Floats,
+    start_terms: Floats,
+    left_tables: Floats,
+    right_tables: Floats,
     nodes_left: int,
     nodes_right: int,
     empty_scale: float,
@@ -113,28 +113,28 @@ def least_quilt_scale(
 ) -> tuple[float, int, int, float, float]:
     """Find a node's smallest card / (epsilon - influence) over its quilts; the seed's widths (0: none) come first.
 
-    `start` (k, k) is the term of the node's own distribution, for quilts with a width to the left; `column` and `right`
-    are (n, k, k). An endless side has more than 2^60 nodes. The empty quilt has the scale `empty_scale`, inf on an
-    endless stream. A scale not above `scale_floor` ends the search.
+    `start_terms` (k, k) are those of the node's own distribution, for quilts with a width to the left. The tables of
+    widths to either side are (n, k, k). An endless side has more than 2^60 nodes. The empty quilt has the scale
+    `empty_scale`, inf on an endless stream. A scale not above `scale_floor` ends the search.
 
     Returns:
         (scale, left width, right width, influence, useful width): both widths 0 is the empty quilt. No quilt with a
         width above n can be better if n >= the useful width.
     """
     endless = 2**60
-    n = right.shape[0]
+    n = right_tables.shape[0]
     reach_left, reach_right = min(n, nodes_left), min(n, nodes_right)
     best_scale, best_left, best_right, best_influence = empty_scale, 0, 0, 0.0
     if best_scale <= scale_floor:
         return best_scale, 0, 0, 0.0, 0.0
-    left_table = np.empty(start.shape)
+    left_table = np.empty(start_terms.shape)
     if seed_left + seed_right > 0:
         # a seed that does not fit loses its width: the influence falls
         a, b = (seed_left if seed_left <= reach_left else 0), (seed_right if seed_right <= reach_right else 0)
         card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
         if (a or b) and card < endless:
-            _add_left_width(start, column, a, left_table)
-            influence = _largest_sum(left_table, right, b)[0]
+            _add_left_width(start_terms, left_tables, a, left_table)
+            influence = _largest_sum(left_table, right_tables, b)[0]
             if influence < epsilon and card / (epsilon - influence) < best_scale:
                 best_scale, best_left, best_right, best_influence = card / (epsilon - influence), a, b, influence
     witness_x, witness_y = 0, 0
@@ -149,8 +149,8 @@ def least_quilt_scale(
             if a:
                 break
             continue
-        _add_left_width(start, column, a, left_table)
-        left_influences[a] = _largest_sum(left_table, right, 0)[0]
+        _add_left_width(start_terms, left_tables, a, left_table)
+        left_influences[a] = _largest_sum(left_table, right_tables, 0)[0]
         if not left_influences[a] < epsilon:
             continue
         if a and nodes_right < endless and (a + nodes_right) < (epsilon - left_influences[a]) * best_scale:
@@ -163,9 +163,9 @@ def least_quilt_scale(
         max_width = (epsilon - left_influences[a]) * best_scale - nearby_count
         b = reach_right if max_width > reach_right else math.ceil(max_width) - 1
         while b >= 1:
-            influence = left_table[witness_x, witness_y] + right[b - 1, witness_x, witness_y]
+            influence = left_table[witness_x, witness_y] + right_tables[b - 1, witness_x, witness_y]
             if not (nearby_count + b >= (epsilon - influence) * best_scale):
-                influence, witness_x, witness_y = _largest_sum(left_table, right, b)
+                influence, witness_x, witness_y = _largest_sum(left_table, right_tables, b)
                 if influence < epsilon and nearby_count + b < (epsilon - influence) * best_scale:
                     best_scale, best_left, best_right = (nearby_count + b) / (epsilon - influence), a, b
                     best_influence = influence
@@ -185,42 +185,41 @@ def least_quilt_scale(
                 )
     if nodes_left > n:
         useful_width = max(useful_width, epsilon * best_scale - nodes_right)
-        for x in range(start.shape[0]):
-            for y in range(start.shape[0]):
-                left_table[x, y] = 0.0 if start[x, y] > -np.inf else -np.inf
+        for x in range(start_terms.shape[0]):
+            for y in range(start_terms.shape[0]):
+                left_table[x, y] = 0.0 if start_terms[x, y] > -np.inf else -np.inf
         for b in range(1, reach_right + 1):
             if epsilon * best_scale - b + 1 <= useful_width:
                 break
-            largest_sum = _largest_sum(left_table, right, b)[0]
+            largest_sum = _largest_sum(left_table, right_tables, b)[0]
             if largest_sum < epsilon:
                 useful_width = max(useful_width, (epsilon - largest_sum) * best_scale - b + 1)
     return best_scale, best_left, best_right, best_influence, useful_width
 
 
 @kernel
-def least_quilt_loss(start: Floats, column: Floats, right: Floats, node: int, sums: Floats) -> float:
+def least_quilt_loss(start_terms: Floats, left_tables: Floats, right_tables: Floats, node: int, sums: Floats) -> float:
     """Return the least loss of a node in 0..T-1 over its quilts: a quilt's influence plus the charges of nearby nodes.
 
-    `start`, `column` and `right` are as for `least_quilt_scale`; `sums` (T + 1,) are the running sums of the charges,
-    from 0.
+    The terms and tables are as for `least_quilt_scale`; `sums` (T + 1,) are the running sums of the charges, from 0.
     """
     length = sums.shape[0] - 1
-    max_width = right.shape[0]
+    max_width = right_tables.shape[0]
     best_loss = sums[length] - sums[0]  # of the empty quilt
-    left_table = np.empty(start.shape)
+    left_table = np.empty(start_terms.shape)
     for a in range(min(max_width, node) + 1):
         sum_before = sums[node - a + 1] if a else sums[0]
         if sums[node + 1] - sum_before >= best_loss:
             if a:
                 break
             continue
-        _add_left_width(start, column, a, left_table)
-        influence = _largest_sum(left_table, right, 0)[0]
+        _add_left_width(start_terms, left_tables, a, left_table)
+        influence = _largest_sum(left_table, right_tables, 0)[0]
         if a:
             best_loss = min(best_loss, influence + sums[length] - sum_before)
         for b in range(min(max_width, length - 1 - node), 0, -1):
             if influence + sums[node + b] - sum_before < best_loss:
-                influence = _largest_sum(left_table, right, b)[0]
+                influence = _largest_sum(left_table, right_tables, b)[0]
                 best_loss = min(best_loss, influence + sums[node + b] - sum_before)
     return float(best_loss)
 
@@ -233,10 +232,10 @@ _MOST_ENTRIES = 2**24
 
 def log_ratio_table(kernel: ArrayLike) -> Floats:
     """Return (k, k) max over y of log kernel[x,y] / kernel[x',y]; inf if only a denominator is 0; 0/0 is skipped."""
-    rows = np.ascontiguousarray(kernel, dtype=np.float64)
-    table = np.empty((rows.shape[0], rows.shape[0]))
+    kernel_rows = np.ascontiguousarray(kernel, dtype=np.float64)
+    table = np.empty((kernel_rows.shape[0], kernel_rows.shape[0]))
     with np.errstate(all="ignore"):
-        largest_row_ratios(rows, table)
+        largest_row_ratios(kernel_rows, table)
         return np.log(np.maximum(table, 0.0), out=table)
 
 
@@ -247,13 +246,13 @@ class QuiltTables:
         k = transition.shape[0]
         self.transition = np.ascontiguousarray(transition)
         self._power = np.eye(k)
-        self.column, self.right = np.empty((0, k, k)), np.empty((0, k, k))
+        self.left_tables, self.right_tables = np.empty((0, k, k)), np.empty((0, k, k))
         self._max_width = max(1, _MOST_ENTRIES // k**2)
 
     @property
     def count(self) -> int:
         """The largest width in the tables."""
-        return len(self.right)
+        return len(self.right_tables)
 
     @property
     def stalled(self) -> bool:
@@ -261,23 +260,23 @@ class QuiltTables:
         k = len(self._power)
         if self.count <= 2 * k**2:  # a chain that mixes has only positive entries after (k - 1)^2 + 1 steps
             return False
-        return bool(self.right[-1].max() >= 0.999_999 * self.right[self.count // 2].max() > 0.0)
+        return bool(self.right_tables[-1].max() >= 0.999_999 * self.right_tables[self.count // 2].max() > 0.0)
 
-    def grow(self, count: int) -> bool:
-        """Grow the tables to widths up to `count`. Return True if there are more than before."""
-        done_count, target_count = self.count, min(count, self._max_width)
+    def grow(self, width_count: int) -> bool:
+        """Grow the tables to widths up to `width_count`. Return True if there are more than before."""
+        done_count, target_count = self.count, min(width_count, self._max_width)
         if target_count <= done_count:
             return False
         k = self.transition.shape[0]
-        column, right = np.empty((target_count, k, k)), np.empty((target_count, k, k))
-        column[:done_count], right[:done_count] = self.column, self.right
+        left, right = np.empty((target_count, k, k)), np.empty((target_count, k, k))
+        left[:done_count], right[:done_count] = self.left_tables, self.right_tables
         with np.errstate(all="ignore"):
-            grown_count = grow_tables(self.transition, self._power, column, right, done_count, target_count, _TINY)
-            for new_tables in column[done_count:grown_count], right[done_count:grown_count]:
+            grown_count = grow_tables(self.transition, self._power, left, right, done_count, target_count, _TINY)
+            for new_tables in left[done_count:grown_count], right[done_count:grown_count]:
                 np.log(np.maximum(new_tables, 0.0, out=new_tables), out=new_tables)
         if grown_count < target_count:
             self._max_width = grown_count
-        self.column, self.right = column[:grown_count], right[:grown_count]
+        self.left_tables, self.right_tables = left[:grown_count], right[:grown_count]
         return grown_count > done_count
 
 
@@ -301,10 +300,10 @@ def node_terms(chain: MarkovChain, node: int | None) -> NodeTerms:
     if node is None or chain.is_stationary:
         distribution = stationary_distribution_of(chain)
         return _terms(distribution[None, :], distribution[None, :] > 0.0, distribution)
-    rows, reach = _start_rows(chain)
-    rows = rows @ np.linalg.matrix_power(chain.transition, node - 1)
+    distributions, reach = _start_rows(chain)
+    distributions = distributions @ np.linalg.matrix_power(chain.transition, node - 1)
     reach = follow_steps(reach, np.linalg.matrix_power(chain.transition > 0.0, node - 1))  # a logical product
-    return _terms(rows, reach, _stationary_distribution_or_none(chain))
+    return _terms(distributions, reach, _stationary_distribution_or_none(chain))
 
 
 def walk(chain: MarkovChain) -> Iterator[NodeTerms]:
@@ -312,30 +311,30 @@ def walk(chain: MarkovChain) -> Iterator[NodeTerms]:
     if chain.is_stationary:
         yield from repeat(node_terms(chain, 1))
     stationary, is_step = _stationary_distribution_or_none(chain), chain.transition > 0.0
-    rows, reach = _start_rows(chain)
+    distributions, reach = _start_rows(chain)
     while True:
-        yield _terms(rows, reach, stationary)
-        rows, reach = rows @ chain.transition, follow_steps(reach, is_step)
+        yield _terms(distributions, reach, stationary)
+        distributions, reach = distributions @ chain.transition, follow_steps(reach, is_step)
 
 
 def _start_rows(chain: MarkovChain) -> tuple[Floats, Bools]:
     """Return the extreme distributions (n, k) of the first tick, and where these are positive."""
-    rows = np.eye(chain.states) if chain.initial is None else chain.initial[None, :]
-    return rows, rows > 0.0
+    distributions = np.eye(chain.states) if chain.initial is None else chain.initial[None, :]
+    return distributions, distributions > 0.0
 
 
-def _terms(rows: Floats, reach: Bools, stationary: Floats | None) -> NodeTerms:
+def _terms(distributions: Floats, is_reached: Bools, stationary: Floats | None) -> NodeTerms:
     """Return the terms from a node's extreme distributions (n, k), where these are positive, and the stationary one."""
-    is_possible: Bools = np.asarray(reach.any(axis=0))
+    is_possible: Bools = np.asarray(is_reached.any(axis=0))
     is_possible_pair = is_possible[:, None] & is_possible[None, :]
     # reachable in the graph, and yet too rare for exact ratios: the ratio is unknown
-    is_vague: Bools = np.asarray((reach & (rows < _TINY)).any(axis=0))
-    start = log_ratio_table(np.where(reach, rows, 0.0).T).T.copy()
+    is_vague: Bools = np.asarray((is_reached & (distributions < _TINY)).any(axis=0))
+    start = log_ratio_table(np.where(is_reached, distributions, 0.0).T).T.copy()
     start[is_vague[:, None] | is_vague[None, :]] = np.inf
     start[~is_possible_pair] = -np.inf
     spread = np.inf
     if stationary is not None and not is_vague.any() and not (is_possible & (stationary <= 0.0)).any():
-        ratios = rows[:, stationary > 0.0] / stationary[stationary > 0.0]
+        ratios = distributions[:, stationary > 0.0] / stationary[stationary > 0.0]
         if ratios.min() > 0.0:
             spread = float(np.log(ratios.max() / ratios.min()))
     return NodeTerms(start, spread)

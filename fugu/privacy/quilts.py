@@ -110,7 +110,7 @@ def group_dp_scale(length: int, epsilon: float, *, sensitivity: float = 1.0) -> 
 
 def best_quilt(
     tables: QuiltTables,
-    start: Floats,
+    start_terms: Floats,
     nodes_left: int,
     nodes_right: int,
     epsilon: float,
@@ -121,13 +121,13 @@ def best_quilt(
 ) -> QuiltScale:
     """Return the best quilt of one node over all useful widths, not rounded; the scale is inf if none is good enough.
 
-    Tables are grown on demand. `start` is of `NodeTerms`. The numbers of nodes on either side may be `ENDLESS`. The
-    empty quilt has the scale `empty_scale`. The search ends at a scale not above `scale_floor`. `seed` is tried first.
+    Tables are grown on demand. `start_terms` are of `NodeTerms`. The numbers of nodes on either side may be `ENDLESS`.
+    The empty quilt has the scale `empty_scale`. The search ends at a scale not above `scale_floor`. `seed` comes first.
     """
     tables.grow(min(32, max(1, nodes_left + nodes_right)))
     while True:
         scale, a, b, influence, useful_width = least_quilt_scale(
-            start, tables.column, tables.right, nodes_left, nodes_right,
+            start_terms, tables.left_tables, tables.right_tables, nodes_left, nodes_right,
             empty_scale, epsilon, scale_floor, seed[0] or 0, seed[1] or 0,
         )  # fmt: skip
         is_final = scale <= scale_floor or tables.count >= useful_width or (scale >= empty_scale and tables.stalled)
@@ -245,7 +245,7 @@ def _node_losses(chain: MarkovChain, costs: Floats) -> Floats:
     while True:
         terms = zip(range(length), walk(chain), strict=False)
         losses = np.array(
-            [least_quilt_loss(term.start, tables.column, tables.right, node, sums) for node, term in terms]
+            [least_quilt_loss(term.start, tables.left_tables, tables.right_tables, node, sums) for node, term in terms]
         )
         # a wider quilt counts all nodes that it passes over
         node = np.arange(length)
@@ -265,7 +265,7 @@ def _rate_loss(chain: MarkovChain, rate: float) -> float:
     while True:
         # on a window this wide, a quilt that ends at the window's end costs more than rate * count
         cumulative = rate * np.arange(2.0 * tables.count + 2.0)
-        loss = least_quilt_loss(start_terms, tables.column, tables.right, tables.count, cumulative)
+        loss = least_quilt_loss(start_terms, tables.left_tables, tables.right_tables, tables.count, cumulative)
         if loss < rate * tables.count:
             return loss
         if tables.stalled or not tables.grow(2 * tables.count):

@@ -158,34 +158,34 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
     if ticks > 1 or adversary == "universal" or not isinstance(chains, BinaryChains):
         return (_allowed_ratio(stretch_loss, epsilon, 0.0, min(epsilon / ticks, _MOST_LOG_RATIO)),) * 2
     # Losses are ordered ignorant <= informed <= universal, and allowed ratios the other way round.
-    low, high = math.log(allowed_ratios(chains, epsilon, "universal")[0]), min(epsilon, _MOST_LOG_RATIO)
+    low_log, high_log = math.log(allowed_ratios(chains, epsilon, "universal")[0]), min(epsilon, _MOST_LOG_RATIO)
     if chains.q[1] + chains.r[1] > 1:
-        return (_allowed_ratio(stretch_loss, epsilon, low, high),) * 2
+        return (_allowed_ratio(stretch_loss, epsilon, low_log, high_log),) * 2
     # Each direction depends on its own ratio only, the other may be 1; floats may hide a sum just above 1.
     is_separable = Fraction(chains.q[1]) + Fraction(chains.r[1]) <= 1
     return (
-        _allowed_ratio(lambda log: losses(log, 0.0 if is_separable else log)[0], epsilon, low, high),
-        _allowed_ratio(lambda log: losses(0.0 if is_separable else log, log)[1], epsilon, low, high),
+        _allowed_ratio(lambda log: losses(log, 0.0 if is_separable else log)[0], epsilon, low_log, high_log),
+        _allowed_ratio(lambda log: losses(0.0 if is_separable else log, log)[1], epsilon, low_log, high_log),
     )
 
 
-def _allowed_ratio(loss_of: Callable[[float], float], epsilon: float, low: float, high: float) -> float:
+def _allowed_ratio(loss_of: Callable[[float], float], epsilon: float, low_log: float, high_log: float) -> float:
     """Return the largest ratio between e^low and e^high with a loss of at most epsilon; losses grow with its log."""
 
     def excess(log: float) -> float:
         return loss_of(log) - epsilon
 
-    low = max(low * (1 - 1e-9), _LEAST_LOG_RATIO)
-    if excess(low) >= 0:
-        return math.exp(low)
-    if excess(high) <= 0:
-        return math.exp(high)
-    return math.exp(float(brentq(excess, low, high, xtol=1e-18, rtol=1e-15)))
+    low_log = max(low_log * (1 - 1e-9), _LEAST_LOG_RATIO)
+    if excess(low_log) >= 0:
+        return math.exp(low_log)
+    if excess(high_log) <= 0:
+        return math.exp(high_log)
+    return math.exp(float(brentq(excess, low_log, high_log, xtol=1e-18, rtol=1e-15)))
 
 
-def _round_up(value: Fraction) -> int:
+def _round_up(weight: Fraction) -> int:
     """Round up to an integer, with a margin for the error of a float unless the value is whole."""
-    return value.numerator if value.denominator == 1 else math.ceil(value * _OUTWARD)
+    return weight.numerator if weight.denominator == 1 else math.ceil(weight * _OUTWARD)
 
 
 def _intersection(v01: float, v10: float) -> tuple[float, float]:

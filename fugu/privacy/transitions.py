@@ -36,8 +36,8 @@ class LikelihoodRatio(Document):
 def count_transitions(states: Ints, segments: Ints, k: int) -> Ints:
     """Count the steps x -> y (k, k) inside segments; states (n,) are -1 where there is none."""
     is_step = (segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0)
-    pairs = (states[:-1] * k + states[1:])[is_step]
-    return np.bincount(pairs, minlength=k * k).reshape(k, k).astype(np.int64)
+    state_pairs = (states[:-1] * k + states[1:])[is_step]
+    return np.bincount(state_pairs, minlength=k * k).reshape(k, k).astype(np.int64)
 
 
 def count_triples(states: Ints, segments: Ints, k: int) -> Ints:
@@ -69,12 +69,12 @@ def order_test(triples: Ints) -> LikelihoodRatio:
     pair_counts = triples.sum(axis=0)
     contexts, outcomes = (triples.sum(axis=2) > 0).sum(axis=0), (pair_counts > 0).sum(axis=1)
     degrees = int(np.sum(np.maximum(contexts - 1, 0) * np.maximum(outcomes - 1, 0)))
-    gain, steps = max(_log_likelihood(triples) - _log_likelihood(pair_counts), 0.0), max(int(triples.sum()), 1)
+    gain, step_count = max(_log_likelihood(triples) - _log_likelihood(pair_counts), 0.0), max(int(triples.sum()), 1)
     p_value = float(special.chdtrc(degrees, 2.0 * gain)) if degrees else 1.0
-    return LikelihoodRatio(statistic=2.0 * gain, degrees=degrees, p_value=p_value, nats_per_step=gain / steps)
+    return LikelihoodRatio(statistic=2.0 * gain, degrees=degrees, p_value=p_value, nats_per_step=gain / step_count)
 
 
 def _log_likelihood(counts: Ints) -> float:
     """Return the largest log-likelihood of independent rows of counts (last axis: outcomes)."""
-    rows = counts.sum(axis=-1)
-    return float(special.xlogy(counts, counts).sum() - special.xlogy(rows, rows).sum())
+    row_sums = counts.sum(axis=-1)
+    return float(special.xlogy(counts, counts).sum() - special.xlogy(row_sums, row_sums).sum())

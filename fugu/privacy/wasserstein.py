@@ -96,50 +96,50 @@ def wasserstein_count(
 
 
 def wasserstein_symbols(
-    chains: tuple[MarkovChain, ...], hits: Sequence[int], total: int, is_observed: Sequence[bool]
+    chains: tuple[MarkovChain, ...], hits: Sequence[int], denominator: int, is_observed: Sequence[bool]
 ) -> WassersteinBound:
     """Return W of the number of a window's symbols that lie in a set; chains and result as for `wasserstein_count`.
 
     Args:
         chains: a finite class, each chain with its initial distribution.
-        hits: (k,) chances, out of `total`, that the symbol of each state lies in the set.
-        total: the denominator of the chances.
+        hits: (k,) chances, out of `denominator`, that the symbol of each state lies in the set.
+        denominator: of all chances.
         is_observed: (T,) which ticks have a symbol; the states of all ticks are secret.
 
     Raises:
         ChainClassError: no initial distribution, chances that do not fit, or a window that is too long for the exact
             distribution, which takes some seconds at most.
     """
-    ticks = _symbol_ticks(hits, total, is_observed)
+    ticks = _symbol_ticks(hits, denominator, is_observed)
     return _worst_bound(chains, ticks, _MOST_SYMBOL_BYTES)
 
 
-def check_symbols(chains: tuple[MarkovChain, ...], hits: Sequence[int], total: int, length: int) -> None:
+def check_symbols(chains: tuple[MarkovChain, ...], hits: Sequence[int], denominator: int, length: int) -> None:
     """Raise ChainClassError if `wasserstein_symbols` would for a window in which every tick has a symbol."""
-    adds = _symbol_ticks(hits, total, [True] * length)
+    ticks = _symbol_ticks(hits, denominator, [True] * length)
     for chain in chains:
-        _IntegerChain.of(chain).size(adds, _MOST_SYMBOL_BYTES)
+        _IntegerChain.of(chain).size(ticks, _MOST_SYMBOL_BYTES)
 
 
-def _symbol_ticks(hits: Sequence[int], total: int, is_observed: Sequence[bool]) -> list[_Adds]:
-    if not is_observed or not all(0 <= hit <= total for hit in hits):
+def _symbol_ticks(hits: Sequence[int], denominator: int, is_observed: Sequence[bool]) -> list[_Adds]:
+    if not is_observed or not all(0 <= hit <= denominator for hit in hits):
         raise ChainClassError("the Wasserstein mechanism needs a window, and a chance for every state")
-    divisor = math.gcd(total, *hits)
-    symbol = tuple(tuple((n, p // divisor) for n, p in enumerate((total - hit, hit)) if p) for hit in hits)
+    divisor = math.gcd(denominator, *hits)
+    symbol = tuple(tuple((n, p // divisor) for n, p in enumerate((denominator - hit, hit)) if p) for hit in hits)
     no_summand = (((0, 1),),) * len(hits)
     return [symbol if has_symbol else no_summand for has_symbol in is_observed]
 
 
-def _worst_bound(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], max_bytes: int) -> WassersteinBound:
+def _worst_bound(chains: tuple[MarkovChain, ...], ticks: Sequence[_Adds], max_bytes: int) -> WassersteinBound:
     worst_bound = WassersteinBound(Fraction(0), 1, (0, 0), 0)
     for index, chain in enumerate(chains):
         if chain.initial is None:
             raise ChainClassError(
                 "the Wasserstein mechanism needs an initial distribution: for all of them, use MQMExact"
             )
-        if chain.states != len(adds[0]):
-            raise ChainClassError(f"{chain.states} states need as many weights, got {len(adds[0])}")
-        for node, distributions in enumerate(_sums_by_node(chain, adds, max_bytes), 1):
+        if chain.states != len(ticks[0]):
+            raise ChainClassError(f"{chain.states} states need as many weights, got {len(ticks[0])}")
+        for node, distributions in enumerate(_sums_by_node(chain, ticks, max_bytes), 1):
             for (a, distribution), (b, other_distribution) in permutations(distributions.items(), 2):
                 distance = Fraction(_upward_distance(distribution, other_distribution))
                 if distance > worst_bound.distance:
@@ -164,14 +164,14 @@ def _upward_distance(distribution: Distribution, other: Distribution) -> Exact:
 
     The mass of a value, in rising order, moves at most to the other's first value whose running sum is no smaller.
     """
-    total, other_total = sum(weight for _, weight in distribution), sum(weight for _, weight in other)
-    other_sums = [weight * total for weight in accumulate(weight for _, weight in other)]
+    total_weight, other_weight = sum(weight for _, weight in distribution), sum(weight for _, weight in other)
+    other_sums = [weight * total_weight for weight in accumulate(weight for _, weight in other)]
     furthest: Exact = 0
     running_sum: Exact = 0
     other_index = 0
     for value, weight in distribution:
         running_sum += weight
-        while other_sums[other_index] < running_sum * other_total:
+        while other_sums[other_index] < running_sum * other_weight:
             other_index += 1
         furthest = max(furthest, other[other_index][0] - value)
     return furthest
@@ -197,63 +197,63 @@ class _IntegerChain(NamedTuple):
     def of(cls, chain: MarkovChain) -> _IntegerChain:
         assert chain.initial is not None
         initial, start = integer_weights(stationary_distribution_of(chain) if chain.is_stationary else chain.initial)
-        rows = [integer_weights(row) for row in chain.transition]
-        scale = math.lcm(*(total for _, total in rows))
-        return cls(initial, start, [[p * (scale // total) for p in row] for row, total in rows], scale)
+        weighted_rows = [integer_weights(row) for row in chain.transition]
+        scale = math.lcm(*(row_sum for _, row_sum in weighted_rows))
+        return cls(initial, start, [[p * (scale // row_sum) for p in row] for row, row_sum in weighted_rows], scale)
 
-    def size(self, adds: Sequence[_Adds], max_bytes: int) -> int:
+    def size(self, ticks: Sequence[_Adds], max_bytes: int) -> int:
         """Return the bytes of a coefficient of the distribution of the sum. ChainClassError if the sum does not fit."""
-        product = math.prod(max(sum(weight for _, weight in distribution) for distribution in tick) for tick in adds)
-        size: int = (self.start * self.scale ** len(adds) * product).bit_length() // 8 + 1
-        terms = sum(max(power for distribution in tick for power, _ in distribution) for tick in adds) + 1
-        if len(self.initial) * len(adds) * terms * size > max_bytes:
+        product = math.prod(max(sum(weight for _, weight in distribution) for distribution in tick) for tick in ticks)
+        size: int = (self.start * self.scale ** len(ticks) * product).bit_length() // 8 + 1
+        terms = sum(max(power for distribution in tick for power, _ in distribution) for tick in ticks) + 1
+        if len(self.initial) * len(ticks) * terms * size > max_bytes:
             raise ChainClassError(_TOO_LONG)
         return size
 
 
-def _sums_by_node(chain: MarkovChain, adds: Sequence[_Adds], max_bytes: int) -> Iterable[dict[int, Distribution]]:
+def _sums_by_node(chain: MarkovChain, ticks: Sequence[_Adds], max_bytes: int) -> Iterable[dict[int, Distribution]]:
     """Yield for each node the distribution of the sum over all ticks, given each possible state of the node.
 
     A polynomial sum of c_s z^s is held as its value at z = 256^size, an integer with room for every coefficient.
     """
     initial, _, transition, _ = integer_chain = _IntegerChain.of(chain)
-    k, length, size = len(initial), len(adds), integer_chain.size(adds, max_bytes)
+    k, length, width = len(initial), len(ticks), integer_chain.size(ticks, max_bytes)
 
     def extend(value: int, distribution: Sequence[tuple[int, int]]) -> int:
-        return sum((value if weight == 1 else value * weight) << (8 * size * power) for power, weight in distribution)
+        return sum((value if weight == 1 else value * weight) << (8 * width * power) for power, weight in distribution)
 
     suffixes = [[1] * k]
-    for tick in reversed(adds[1:]):
+    for tick in reversed(ticks[1:]):
         sums = [extend(value, tick[y]) for y, value in enumerate(suffixes[-1])]
         suffixes.append([sum(transition[x][y] * sums[y] for y in range(k) if transition[x][y]) for x in range(k)])
-    prefixes = [extend(initial[x], adds[0][x]) for x in range(k)]
+    prefixes = [extend(initial[x], ticks[0][x]) for x in range(k)]
     for node in range(length):
         if node:
-            prefixes = [extend(sum(prefixes[x] * transition[x][y] for x in range(k)), adds[node][y]) for y in range(k)]
-        yield {x: _coefficients(prefixes[x] * suffixes[length - 1 - node][x], size) for x in range(k) if prefixes[x]}
+            prefixes = [extend(sum(prefixes[x] * transition[x][y] for x in range(k)), ticks[node][y]) for y in range(k)]
+        yield {x: _coefficients(prefixes[x] * suffixes[length - 1 - node][x], width) for x in range(k) if prefixes[x]}
 
 
-def _coefficients(packed: int, size: int) -> Distribution:
+def _coefficients(packed: int, width: int) -> Distribution:
     """Return the (power, coefficient) of a packed polynomial with a positive coefficient."""
-    terms = packed.bit_length() // (8 * size) + 1
-    blob = packed.to_bytes(terms * size, "little")
-    all_terms = ((power, int.from_bytes(blob[power * size : (power + 1) * size], "little")) for power in range(terms))
+    terms = packed.bit_length() // (8 * width) + 1
+    blob = packed.to_bytes(terms * width, "little")
+    all_terms = ((power, int.from_bytes(blob[power * width : (power + 1) * width], "little")) for power in range(terms))
     return [(power, coefficient) for power, coefficient in all_terms if coefficient]
 
 
 def integer_weights(distribution: Floats) -> tuple[list[int], int]:
     """Return probabilities as numerators and a common denominator, each within its rounding, however small."""
-    row = [Fraction(float(p)).limit_denominator(_LARGEST_DENOMINATOR) for p in distribution]
-    if sum(row) != 1 or any(abs(float(s) - p) > _SIMPLE * p for s, p in zip(row, distribution, strict=True)):
-        row = [Fraction(float(p)) for p in distribution]
-        row[int(distribution.argmax())] += 1 - sum(row)
-    denominator = math.lcm(*(p.denominator for p in row))
-    return [int(p * denominator) for p in row], denominator
+    shares = [Fraction(float(p)).limit_denominator(_LARGEST_DENOMINATOR) for p in distribution]
+    if sum(shares) != 1 or any(abs(float(s) - p) > _SIMPLE * p for s, p in zip(shares, distribution, strict=True)):
+        shares = [Fraction(float(p)) for p in distribution]
+        shares[int(distribution.argmax())] += 1 - sum(shares)
+    denominator = math.lcm(*(p.denominator for p in shares))
+    return [int(p * denominator) for p in shares], denominator
 
 
-def _exact_number(value: Number) -> Exact:
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ChainClassError(f"{value} is no number to add up")
-        return Fraction(repr(value))
-    return value
+def _exact_number(number: Number) -> Exact:
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            raise ChainClassError(f"{number} is no number to add up")
+        return Fraction(repr(number))
+    return number

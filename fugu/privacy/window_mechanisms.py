@@ -61,15 +61,15 @@ def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
     """
     if not isinstance(chains, tuple):
         return chains
-    rows = [matrix_rows(chain.transition) for chain in chains]
+    matrices = [matrix_rows(chain.transition) for chain in chains]
     if adversary == "universal":
         try:
-            return BoundedChains(states=chains[0].states, odds_ratio=max(map(odds_ratio, rows)))
+            return BoundedChains(states=chains[0].states, odds_ratio=max(map(odds_ratio, matrices)))
         except ValueError:
             return None
     if len(chains) > 1 or chains[0].states > 2 or not chains[0].is_stationary:
         return None
-    ((_, q), (r, _)) = rows[0]
+    ((_, q), (r, _)) = matrices[0]
     return BinaryChains(q=(q, q), r=(r, r)) if 0.0 < q < 1.0 and 0.0 < r < 1.0 else None
 
 
@@ -90,12 +90,12 @@ def _raise_scale(scale: Fraction, request: WindowRequest, device_class: ChainCla
 
     if _excess(scale, request, device_class) <= 0.0:
         return scale
-    high = 1.0 + float(_FINE)
-    while excess(high) > 0.0:
-        if high > _WIDEST:
+    high_factor = 1.0 + float(_FINE)
+    while excess(high_factor) > 0.0:
+        if high_factor > _WIDEST:
             raise ChainClassError("the device's check accepts no noise for such chains")
-        high = 1.0 + 4.0 * (high - 1.0)
-    factor, increase = float(brentq(excess, 1.0, high, xtol=1e-9, rtol=1e-8)), float(_FINE)
+        high_factor = 1.0 + 4.0 * (high_factor - 1.0)
+    factor, increase = float(brentq(excess, 1.0, high_factor, xtol=1e-9, rtol=1e-8)), float(_FINE)
     while excess(factor) > 0.0:
         factor *= 1.0 + increase
         increase *= 2.0
@@ -224,13 +224,13 @@ def _wasserstein_noise(request: WindowRequest) -> tuple[float, str, bool]:
     if not WINDOW_QUERIES[request.query].single:
         raise ChainClassError(f"releases one count: it has no {request.query}")
     members = only_chains(request.chains, request.start)
-    (distance, node, pair, _), states = wasserstein_states(members, length, request.states)
+    (distance, node, states_apart, _), states = wasserstein_states(members, length, request.states)
     count_words = f"a count of state{'s' * (len(states) > 1)} {', '.join(map(str, states))}"
     if request.states is None and members[0].states > 2:
         count_words += " (the worst set)"
     if distance == 0:
         raise ChainClassError(f"{count_words} tells nothing of any tick: it needs no noise")
-    reason = f"{count_words}: distance {distance} at tick {node} between states {pair[0]} and {pair[1]}"
+    reason = f"{count_words}: distance {distance} at tick {node} between states {states_apart[0]} and {states_apart[1]}"
     return float(distance) / request.epsilon, f"{reason}; covers one release of one number", False
 
 

@@ -163,7 +163,7 @@ def test_on_a_stationary_stream_the_best_pair_of_widths_decides(epsilon: float) 
     tables = QuiltTables(chain.transition)
     tables.grow(120)
     start = node_terms(chain, None).start
-    pairs = start + tables.column[:, None] + tables.right[None, :]
+    pairs = start + tables.left_tables[:, None] + tables.right_tables[None, :]
     e = pairs.reshape(*pairs.shape[:2], -1).max(axis=-1)
     card = np.arange(120)[:, None] + np.arange(120)[None, :] + 1
     best = (card[e < epsilon] / (epsilon - e[e < epsilon])).min()
@@ -197,7 +197,7 @@ def test_side_tables_only_fall_with_the_distance() -> None:
     assert np.all(np.diff(direct, axis=0) <= 1e-12)
     tables = QuiltTables(chain.transition)
     tables.grow(11)
-    np.testing.assert_allclose(tables.right, direct, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(tables.right_tables, direct, rtol=1e-9, atol=1e-12)
 
 
 def test_a_periodic_chain_needs_the_noise_of_a_whole_window() -> None:

@@ -77,7 +77,7 @@ class ShownChains(OddsRatioChains):
         """Raise a ChainClassError."""
         raise ChainClassError("needs the chain of one stream, not of several or of a higher order")
 
-    def decimate(self, step: int) -> ChainClass:
+    def decimate(self, stride: int) -> ChainClass:
         """Raise a ChainClassError."""
         raise ChainClassError("joint chains are of one period, that of all their streams")
 
@@ -231,46 +231,46 @@ class ChainAccountant:
 
         if self.states > EXACT_STATES:
             return self._solve(excess, epsilon, *self._estimate_rate(epsilon, adversary))
-        low, high = self._bracket(excess, epsilon)
-        if low == high:
-            return low
-        rate, reduction = float(brentq(excess, low, high, xtol=1e-300, rtol=_FINE)), OUTWARD
+        low_rate, high_rate = self._bracket(excess, epsilon)
+        if low_rate == high_rate:
+            return low_rate
+        rate, reduction = float(brentq(excess, low_rate, high_rate, xtol=1e-300, rtol=_FINE)), OUTWARD
         while excess(rate * (1.0 - reduction)) > 0.0:
             reduction *= 2.0
         return rate * (1.0 - reduction)
 
     def _bracket(self, excess: Callable[[float], float], epsilon: float) -> tuple[float, float]:
         """Return rates on either side of the allowance; twice the same one if that is the allowance."""
-        low = high = min(epsilon, _FAR_RATIO)
-        if excess(high) <= 0.0:
-            return high, high
-        while excess(low) > 0.0:
-            high, low = low, low / 2.0
-            _refuse_tiny_rate(low, epsilon)
-        return low, high
+        low_rate = high_rate = min(epsilon, _FAR_RATIO)
+        if excess(high_rate) <= 0.0:
+            return high_rate, high_rate
+        while excess(low_rate) > 0.0:
+            high_rate, low_rate = low_rate, low_rate / 2.0
+            _refuse_tiny_rate(low_rate, epsilon)
+        return low_rate, high_rate
 
     def _solve(self, excess: Callable[[float], float], epsilon: float, guess: float = 0.0, power: float = 1.0) -> float:
         """Find a rate with a loss just below epsilon, quickly: losses grow nearly like a power of the rate."""
         max_rate = min(epsilon, _FAR_RATIO)
-        low, high, rate = 0.0, math.inf, min(guess, max_rate) or max_rate
+        low_rate, high_rate, rate = 0.0, math.inf, min(guess, max_rate) or max_rate
         previous_point: tuple[float, float] | None = None
         while True:
             rate_excess = excess(rate)
             if rate_excess <= 0.0:
-                low = rate
+                low_rate = rate
                 if rate == max_rate or rate_excess >= -2.0 * _ROUGH * epsilon:
                     return rate
             else:
-                high = rate
-            if high * (1.0 - _ROUGH) <= low:
-                return low
+                high_rate = rate
+            if high_rate * (1.0 - _ROUGH) <= low_rate:
+                return low_rate
             log_excess = math.log1p(rate_excess / epsilon) + _ROUGH  # aims at the middle of the tolerance
             if previous_point is not None and rate != previous_point[0]:
                 power = max(0.5, (log_excess - previous_point[1]) / math.log(rate / previous_point[0]))
             previous_point = rate, log_excess
             rate = min(rate * math.exp(max(-log_excess / power, -_FAR)), max_rate)
-            if not low < rate < high:
-                rate = math.sqrt(low * high) if low > 0.0 else high / 2.0
+            if not low_rate < rate < high_rate:
+                rate = math.sqrt(low_rate * high_rate) if low_rate > 0.0 else high_rate / 2.0
             _refuse_tiny_rate(rate, epsilon)
 
     def _estimate_rate(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:

@@ -43,13 +43,13 @@ __all__ = [
 _LARGEST = 1.0 - UNIT
 
 
-def decimated_transition(transition: NDArray[np.float64], step: int) -> NDArray[np.float64]:
+def decimated_transition(transition: NDArray[np.float64], stride: int) -> NDArray[np.float64]:
     """Return P^D of a row-stochastic P (k, k), D >= 1."""
-    power = np.linalg.matrix_power(transition, step)
+    power = np.linalg.matrix_power(transition, stride)
     return np.asarray(power / power.sum(axis=1, keepdims=True))
 
 
-def decimated_odds_ratio(ratio: float, step: int) -> float:
+def decimated_odds_ratio(ratio: float, stride: int) -> float:
     """Bound the odds ratio of a product of D >= 1 matrices, each with odds ratio at most `ratio` >= 1, rounded up.
 
     The logarithm of the odds ratio is the projective diameter of a positive matrix, and t = tanh(log(ratio) / 4) its
@@ -58,15 +58,15 @@ def decimated_odds_ratio(ratio: float, step: int) -> float:
 
     Source: G. Birkhoff, "Extensions of Jentzsch's theorem" (1957), theorem 3 and its corollary.
     """
-    if step == 1 or ratio == 1.0:
+    if stride == 1 or ratio == 1.0:
         return ratio
-    contraction = math.tanh(math.log(ratio) / 4.0) ** step * (1.0 + WIDE)
+    contraction = math.tanh(math.log(ratio) / 4.0) ** stride * (1.0 + WIDE)
     if not contraction < 1.0:
         return ratio
     return min(ratio, ((1.0 + contraction) / (1.0 - contraction)) ** 2 * (1.0 + WIDE))
 
 
-def decimated_interval(chains: BinaryChains, step: int) -> BinaryChains:
+def decimated_interval(chains: BinaryChains, stride: int) -> BinaryChains:
     """Return intervals that hold q and r of P^D for every chain P of a class, D > 1.
 
     q_D = q/(q+r) (1 - l^D) and r_D = r/(q+r) (1 - l^D) with l = 1-q-r.
@@ -79,38 +79,38 @@ def decimated_interval(chains: BinaryChains, step: int) -> BinaryChains:
     """
     (q0, q1), (r0, r1) = chains.q, chains.r
     if Fraction(q1) + Fraction(r1) <= 1:
-        q = (_step_probability(q0, r1, step), _step_probability(q1, r0, step))
-        r = (_step_probability(r0, q1, step), _step_probability(r1, q0, step))
+        q = (_step_probability(q0, r1, stride), _step_probability(q1, r0, stride))
+        r = (_step_probability(r0, q1, stride), _step_probability(r1, q0, stride))
     else:
         # In fractions: 1 - l^D of a small q + r is the difference of numbers that a float cannot tell apart.
-        low, high = _power_range(1 - Fraction(q1) - Fraction(r1), 1 - Fraction(q0) - Fraction(r0), step)
-        low_factor, high_factor = float(1 - high), float(1 - low)
+        low_power, high_power = _power_range(1 - Fraction(q1) - Fraction(r1), 1 - Fraction(q0) - Fraction(r0), stride)
+        low_factor, high_factor = float(1 - high_power), float(1 - low_power)
         q = (q0 / (q0 + r1) * low_factor, q1 / (q1 + r0) * high_factor)
         r = (r0 / (r0 + q1) * low_factor, r1 / (r1 + q0) * high_factor)
     if min(*q, *r) <= 0.0:
-        raise ChainClassError(f"at every {step}th tick, a transition probability of the class rounds to 0")
+        raise ChainClassError(f"at every {stride}th tick, a transition probability of the class rounds to 0")
     return BinaryChains(q=_outward(q), r=_outward(r))
 
 
-def decimated_bounded(chains: BoundedChains, step: int) -> BoundedChains:
+def decimated_bounded(chains: BoundedChains, stride: int) -> BoundedChains:
     """Return the class of every product of steps, with the power of the typical member."""
-    ratio = decimated_odds_ratio(chains.odds_ratio, step)
+    ratio = decimated_odds_ratio(chains.odds_ratio, stride)
     if chains.transition is None:
         return BoundedChains(states=chains.states, odds_ratio=ratio)
-    transition = matrix_rows(decimated_transition(np.array(chains.transition), step))
+    transition = matrix_rows(decimated_transition(np.array(chains.transition), stride))
     return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
 
 
-def _step_probability(leave: float, enter: float, step: int) -> float:
+def _step_probability(leave: float, enter: float, stride: int) -> float:
     """Return leave/(leave+enter) (1 - (1-leave-enter)^D) for leave + enter <= 1, without cancellation."""
-    total = leave + enter
-    return leave / total if total >= 1.0 else leave / total * -math.expm1(step * math.log1p(-total))
+    rate_sum = leave + enter
+    return leave / rate_sum if rate_sum >= 1.0 else leave / rate_sum * -math.expm1(stride * math.log1p(-rate_sum))
 
 
-def _power_range(low: Fraction, high: Fraction, step: int) -> tuple[Fraction, Fraction]:
+def _power_range(low_base: Fraction, high_base: Fraction, stride: int) -> tuple[Fraction, Fraction]:
     """Return the range of l^D for l in [low, high]."""
-    ends = (low**step, high**step)
-    return (Fraction(0), max(ends)) if step % 2 == 0 and low < 0 < high else (min(ends), max(ends))
+    ends = (low_base**stride, high_base**stride)
+    return (Fraction(0), max(ends)) if stride % 2 == 0 and low_base < 0 < high_base else (min(ends), max(ends))
 
 
 def _outward(interval: tuple[float, float]) -> tuple[float, float]:
@@ -180,9 +180,9 @@ class OddsRatioChains:
         """Raise a ChainClassError."""
         raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
 
-    def decimate(self, step: int) -> ChainClass:
+    def decimate(self, stride: int) -> ChainClass:
         """Return the class of every product of steps."""
-        return decimated_bounded(self._declared, step)
+        return decimated_bounded(self._declared, stride)
 
 
 class IntervalChains(OddsRatioChains):
@@ -235,9 +235,9 @@ class IntervalChains(OddsRatioChains):
         """
         return tuple(chain.any_start for chain in corner_chains(self._intervals)) if start == "any" else self._intervals
 
-    def decimate(self, step: int) -> ChainClass:
+    def decimate(self, stride: int) -> ChainClass:
         """Return intervals that hold every power of a chain."""
-        return decimated_interval(self._intervals, step)
+        return decimated_interval(self._intervals, stride)
 
     @property
     def _bound_name(self) -> str:

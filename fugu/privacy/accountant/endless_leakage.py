@@ -52,20 +52,20 @@ _MOST_TRANSPORT = 64
 @kernel
 def log_ratios(distributions: Floats) -> Floats:
     """Return (a, a) max over y of log(distributions[x,y] / distributions[x',y]), rounded up; infinite for a 0 below."""
-    rows, columns = distributions.shape
-    largest_log_ratios = np.zeros((rows, rows))
-    inverse, largest_ratios = np.empty((columns, rows)), np.empty(rows)
-    for x in range(rows):
-        for y in range(columns):
+    row_count, column_count = distributions.shape
+    largest_log_ratios = np.zeros((row_count, row_count))
+    inverse, largest_ratios = np.empty((column_count, row_count)), np.empty(row_count)
+    for x in range(row_count):
+        for y in range(column_count):
             inverse[y, x] = 1.0 / distributions[x, y]
-    for x in range(rows):
-        for other_row in range(rows):
+    for x in range(row_count):
+        for other_row in range(row_count):
             largest_ratios[other_row] = 1.0
-        for y in range(columns):
-            for other_row in range(rows):  # 0 times infinity is NaN, and not above
+        for y in range(column_count):
+            for other_row in range(row_count):  # 0 times infinity is NaN, and not above
                 ratio = distributions[x, y] * inverse[y, other_row]
                 largest_ratios[other_row] = ratio if ratio > largest_ratios[other_row] else largest_ratios[other_row]
-        for other_row in range(rows):
+        for other_row in range(row_count):
             if x != other_row:
                 largest_log_ratios[x, other_row] = np.log(largest_ratios[other_row]) + LOGARITHM
     return largest_log_ratios
@@ -160,12 +160,12 @@ class EndlessLeakage:
         """Approach the limit of the recursion from below, and return a certified bound just above it."""
         leakage = np.zeros_like(rate)
         change = shape = checked_leakage = np.zeros_like(rate)
-        for count in range(min(_MOST_STEPS, _STEP_WORK // self.states**4)):
+        for step_count in range(min(_MOST_STEPS, _STEP_WORK // self.states**4)):
             previous_leakage, leakage = leakage, self._step(rate + leakage)
             last_change, change = change, leakage - previous_leakage
             if leakage.max() > _LARGEST:
                 return self._unbounded
-            if count % _SHAPE_EVERY == 0:
+            if step_count % _SHAPE_EVERY == 0:
                 if (leakage - checked_leakage).max() > _SHAPED:
                     shape = (leakage - checked_leakage) / (leakage - checked_leakage).max()
                 checked_leakage = leakage
@@ -291,53 +291,53 @@ class EndlessLeakage:
 
 def _bridge_step(transition: Floats, near_column: Floats, far_column: Floats, rate: Floats, leakage: Floats) -> Floats:
     """One more tick before a known state, between the states that can lead there; other pairs are no secrets: 0."""
-    rows, columns = np.flatnonzero(far_column > 0.0), np.flatnonzero(near_column > 0.0)
-    bridge = transition[rows[:, None], columns] * near_column[columns] / far_column[rows, None]
+    from_states, to_states = np.flatnonzero(far_column > 0.0), np.flatnonzero(near_column > 0.0)
+    bridge = transition[from_states[:, None], to_states] * near_column[to_states] / far_column[from_states, None]
     bridge = np.ascontiguousarray(bridge / bridge.sum(axis=1, keepdims=True))
-    bounds = (rate + leakage)[columns[:, None], columns]
+    bounds = (rate + leakage)[to_states[:, None], to_states]
     later_leakage = np.zeros_like(leakage)
-    later_leakage[rows[:, None], rows] = step(bridge, ratio_order(bridge), bounds)
+    later_leakage[from_states[:, None], from_states] = step(bridge, ratio_order(bridge), bounds)
     return later_leakage
 
 
 @kernel
 def _spread_ratio(matrix: Floats, order: Order, spread: float) -> float:
     """Largest E_u[h] / E_u'[h] over all pairs of rows and all h in [1, spread]."""
-    rows, columns = matrix.shape
-    largest = 1.0
-    for x in range(rows):
-        for other_row in range(rows):
+    row_count, column_count = matrix.shape
+    largest_ratio = 1.0
+    for x in range(row_count):
+        for other_row in range(row_count):
             numerator, denominator = 1.0, 1.0
-            for index in range(columns):
+            for index in range(column_count):
                 y = order[x, other_row, index]
                 if matrix[x, y] * denominator <= numerator * matrix[other_row, y]:
                     break
                 numerator += matrix[x, y] * (spread - 1.0)
                 denominator += matrix[other_row, y] * (spread - 1.0)
-            largest = max(largest, numerator / denominator)
-    return largest
+            largest_ratio = max(largest_ratio, numerator / denominator)
+    return largest_ratio
 
 
-def _hockey_root(matrix: Floats, order: Order, rate: float, cost: float, high: float) -> float:
+def _hockey_root(matrix: Floats, order: Order, rate: float, cost: float, high_log: float) -> float:
     """Return the least log g, up to rounding, whose largest ratio at spread e^(rate + cost) g is at most g."""
-    high = min(high, _LARGEST - rate - cost)
+    high_log = min(high_log, _LARGEST - rate - cost)
     margin = (8.0 * len(matrix) + 32.0) * UNIT
 
     def excess(log_ratio: float) -> float:
         spread = float(np.exp(rate + cost + log_ratio))
         return float(np.log(_spread_ratio(matrix, order, spread))) + margin - log_ratio
 
-    if high <= 0.0 or excess(high) > 0.0:
+    if high_log <= 0.0 or excess(high_log) > 0.0:
         return np.inf
     if excess(0.0) <= 0.0:
         return 0.0
-    root, increase = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)), 1e-14
+    root, increase = float(brentq(excess, 0.0, high_log, xtol=1e-300, rtol=1e-14)), 1e-14
     while excess(root) > 0.0:
         root, increase = root * (1.0 + increase), 2.0 * increase
     return root
 
 
-def _least_bound(costs: Floats, tables: Floats, largest: Floats) -> Floats:
-    """Return (k, k) the least over n of costs (n,) plus tables (n, k, k), whose largest entries are `largest` (n,)."""
-    is_useful = costs <= (costs + largest).min()  # others exceed the bound of some n for all pairs
+def _least_bound(costs: Floats, tables: Floats, largest_entries: Floats) -> Floats:
+    """Return (k, k) the least over n of costs (n,) plus tables (n, k, k), of `largest_entries` (n,)."""
+    is_useful = costs <= (costs + largest_entries).min()  # others exceed the bound of some n for all pairs
     return np.asarray((costs[is_useful, None, None] + tables[is_useful]).min(axis=0))

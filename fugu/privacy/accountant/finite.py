@@ -56,14 +56,14 @@ class KnownChains:
     @property
     def words(self) -> str:
         """The class in words."""
-        count, starts = len(self._members), {_start_words(member.chain) for member in self._members}
-        return f"{count} chain{'s' * (count > 1)} of {self.states} states, started {' or '.join(sorted(starts))}"
+        chains, starts = len(self._members), {_start_words(member.chain) for member in self._members}
+        return f"{chains} chain{'s' * (chains > 1)} of {self.states} states, started {' or '.join(sorted(starts))}"
 
     @property
     def sticky(self) -> bool:
         """True if all members have two states, a stationary start, and q + r < 1."""
         rates = [member.rates for member in self._members]
-        return all(pair is not None and Fraction(pair[0]) + Fraction(pair[1]) < 1 for pair in rates)
+        return all(qr is not None and Fraction(qr[0]) + Fraction(qr[1]) < 1 for qr in rates)
 
     def endless_loss(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """Return the least epsilon of all bounds and its name, with the same rates (k, k) at every tick.
@@ -103,7 +103,7 @@ class KnownChains:
 
     with_start = known_chains
 
-    def decimate(self, step: int) -> ChainClass:
+    def decimate(self, stride: int) -> ChainClass:
         """Raise a ChainClassError."""
         raise ChainClassError("known chains are of one period")
 
@@ -257,8 +257,8 @@ def _recursion_name(chain: MarkovChain) -> str:
     return "exact" if stay0 * stay1 >= q * r else ALTERNATING
 
 
-def _round_up(value: float) -> float:
-    return value * (1.0 + UPWARD) if math.isfinite(value) else math.inf
+def _round_up(epsilon: float) -> float:
+    return epsilon * (1.0 + UPWARD) if math.isfinite(epsilon) else math.inf
 
 
 def _start_words(chain: MarkovChain) -> str:

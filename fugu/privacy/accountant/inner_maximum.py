@@ -52,9 +52,9 @@ _FINE = 1e-6  # relative tolerance of ratios: later steps may still gain the res
 _BEYOND = 1e-7  # part of a Newton step to go beyond, so that the next ratio has a proof
 
 
-def no_moves(rows: int, columns: int) -> Moves:
+def no_moves(row_count: int, column_count: int) -> Moves:
     """Return an empty store of moves for kernels (rows, columns)."""
-    return np.zeros((rows, rows, columns + 1), dtype=np.int32)
+    return np.zeros((row_count, row_count, column_count + 1), dtype=np.int32)
 
 
 @part
@@ -83,9 +83,9 @@ def _transport(
         this amount with the ratio.
     """
     surplus, drift, price, givers, neighbour_rank = work_rows
-    size = p_row.size
+    state_count = p_row.size
     giver_count = taker_count = 0
-    for y in range(size):
+    for y in range(state_count):
         surplus[y] = p_row[y] - ratio * q_row[y]
         drift[y] = -q_row[y]
         giver_count += surplus[y] > 0.0
@@ -100,7 +100,7 @@ def _transport(
         else:
             if active_givers < 0:  # each state with a surplus, and the nearest state that can take some
                 active_givers = 0
-                for y in range(size):
+                for y in range(state_count):
                     if surplus[y] > 0.0:
                         givers[active_givers], neighbour_rank[y] = y, 0
                         while surplus[nearest[y, neighbour_rank[y]]] >= 0.0:
@@ -138,7 +138,7 @@ def _transport(
             giver_count -= surplus[y] == 0.0
     moves[0] = count_moved
     remaining = change = 0.0
-    for y in range(size):  # what remains has one sign
+    for y in range(state_count):  # what remains has one sign
         remaining -= surplus[y]
         change -= drift[y]
     return giver_count == 0, remaining, change
@@ -159,11 +159,11 @@ def _largest(table: Floats) -> float:
     largest = -np.inf
     for y in range(table.shape[0]):
         for z in range(table.shape[1]):
-            value = table[y, z]
-            if value > largest:
-                largest = value
-            elif np.isnan(value):
-                return float(value)
+            entry = table[y, z]
+            if entry > largest:
+                largest = entry
+            elif np.isnan(entry):
+                return float(entry)
     return largest
 
 
@@ -190,22 +190,22 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, valid_bounds: Floats, 
         moves: moves of a similar earlier step, with which proofs begin, and which are replaced; or (0, 0, any) to begin
             each proof with the cheapest.
     """
-    rows, columns = kernel_matrix.shape
+    row_count, column_count = kernel_matrix.shape
     # each state is emptied or filled once, by a product with a rounded exponential and a sum
-    margin = (16.0 * columns + 8.0 * _largest(bounds) + 32.0) * UNIT
-    high, low = np.empty((columns, columns)), np.empty((columns, columns))
+    margin = (16.0 * column_count + 8.0 * _largest(bounds) + 32.0) * UNIT
+    high, low = np.empty((column_count, column_count)), np.empty((column_count, column_count))
     _exponentials(bounds, high, low)
-    nearest = np.empty((columns, columns), dtype=np.int64)
-    floats, ints = np.empty((3, columns)), np.empty((2, columns), dtype=np.int64)
+    nearest = np.empty((column_count, column_count), dtype=np.int64)
+    floats, ints = np.empty((3, column_count)), np.empty((2, column_count), dtype=np.int64)
     buffers = (floats[0], floats[1], floats[2], ints[0], ints[1])
-    for y in range(columns):
+    for y in range(column_count):
         _sort(bounds, y, ints[0])
-        for z in range(columns):  # an array assigned whole takes numba seconds more to compile
+        for z in range(column_count):  # an array assigned whole takes numba seconds more to compile
             nearest[y, z] = ints[0, z]
-    pair_buffer = np.zeros(columns + 1, dtype=np.int32)
+    pair_buffer = np.zeros(column_count + 1, dtype=np.int32)
     step_bounds = valid_bounds.copy()
-    for x in range(rows):
-        for other_row in range(rows):
+    for x in range(row_count):
+        for other_row in range(row_count):
             log_bound = min(valid_bounds[x, other_row], lower[x, other_row])
             if x == other_row or not 0.0 < log_bound < np.inf:
                 continue
@@ -213,12 +213,12 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, valid_bounds: Floats, 
             pair_moves = moves[x, other_row] if len(moves) else pair_buffer
             first_ratio = ratio = upper = np.exp(log_bound)
             floor, is_proven = 1.0, False
-            for count in range(_MOST_RATIOS):
+            for trial in range(_MOST_RATIOS):
                 pair_buffer[0] = 0
                 is_proof, remaining, change = _transport(p_row, q_row, ratio, high, low, nearest, pair_moves, buffers)
                 if is_proof:
                     upper, is_proven = ratio, True
-                elif count == 0:
+                elif trial == 0:
                     break
                 else:
                     floor = ratio
@@ -290,8 +290,8 @@ def odds_ratio_step(odds: float, bound: float) -> float:
         return 0.0
     root, inverse_root = math.sqrt(odds), math.exp(-bound / 2.0)
     # The quotient is 1 + (root - 1) (sqrt(G) - 1) / (root + sqrt(G)): no digit cancels, however near both are to 1.
-    value = 2.0 * math.log1p((odds - 1.0) / (root + 1.0) * -math.expm1(-bound / 2.0) / (1.0 + root * inverse_root))
-    return min(value * (1.0 + SIXTEEN_ROUNDINGS), bound)
+    log_ratio = 2.0 * math.log1p((odds - 1.0) / (root + 1.0) * -math.expm1(-bound / 2.0) / (1.0 + root * inverse_root))
+    return min(log_ratio * (1.0 + SIXTEEN_ROUNDINGS), bound)
 
 
 def uniform_bounds(states: int, bound: float) -> Floats:
@@ -313,20 +313,20 @@ def close_bounds(bounds: Floats) -> Floats:
 @kernel
 def ratio_order(kernel_matrix: Floats) -> Order:
     """Return (a, a, b): for each pair of rows x, x' the columns by falling K[x,y] / K[x',y]."""
-    rows, columns = kernel_matrix.shape
-    order = np.empty((rows, rows, columns), dtype=np.int16)
-    ratios = np.empty((1, columns))
-    falling_columns = np.empty(columns, dtype=np.int64)
-    for x in range(rows):
-        for other_row in range(rows):
-            for y in range(columns):
+    row_count, column_count = kernel_matrix.shape
+    order = np.empty((row_count, row_count, column_count), dtype=np.int16)
+    ratios = np.empty((1, column_count))
+    falling_columns = np.empty(column_count, dtype=np.int64)
+    for x in range(row_count):
+        for other_row in range(row_count):
+            for y in range(column_count):
                 numerator, denominator = kernel_matrix[x, y], kernel_matrix[other_row, y]
                 if denominator > 0.0:
                     ratios[0, y] = -numerator / denominator
                 else:
                     ratios[0, y] = -np.inf if numerator > 0.0 else np.inf
             _sort(ratios, 0, falling_columns)
-            for y in range(columns):
+            for y in range(column_count):
                 order[x, other_row, y] = falling_columns[y]
     return order
 
@@ -338,37 +338,37 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
     The maximum gives the upper end to the columns with the largest K[x,y] / K[x',y], and the lower end to the others. A
     column raises the ratio exactly if its own is above.
     """
-    rows, columns = kernel_matrix.shape
-    margin = (4.0 * columns + 4.0 * _largest(bounds) + 32.0) * UNIT
-    step_bounds = np.zeros((rows, rows))
-    low, gaps = np.empty((columns, columns)), np.empty((columns, columns))
+    row_count, column_count = kernel_matrix.shape
+    margin = (4.0 * column_count + 4.0 * _largest(bounds) + 32.0) * UNIT
+    step_bounds = np.zeros((row_count, row_count))
+    low, gaps = np.empty((column_count, column_count)), np.empty((column_count, column_count))
     _exponentials(bounds, gaps, low)
-    for y in range(columns):
-        for reference in range(columns):  # between the ends of h_y
+    for y in range(column_count):
+        for reference in range(column_count):  # between the ends of h_y
             gaps[y, reference] -= low[reference, y]
-    lowest = np.zeros((rows, columns))
-    for x in range(rows):
-        for reference in range(columns):
-            for y in range(columns):
+    lowest = np.zeros((row_count, column_count))
+    for x in range(row_count):
+        for reference in range(column_count):
+            for y in range(column_count):
                 lowest[x, reference] += kernel_matrix[x, y] * low[reference, y]
-    numerators, denominators = np.empty(columns), np.empty(columns)
-    for x in range(rows):
-        for other_row in range(rows):
+    numerators, denominators = np.empty(column_count), np.empty(column_count)
+    for x in range(row_count):
+        for other_row in range(row_count):
             if x == other_row:
                 continue
-            for reference in range(columns):
+            for reference in range(column_count):
                 numerators[reference], denominators[reference] = lowest[x, reference], lowest[other_row, reference]
-            for index in range(columns):
+            for index in range(column_count):
                 y = order[x, other_row, index]
                 p, q = kernel_matrix[x, y], kernel_matrix[other_row, y]
                 if p <= q:  # the sought ratio is at least 1
                     break
-                for reference in range(columns):  # all at once: a finished reference gains 0
+                for reference in range(column_count):  # all at once: a finished reference gains 0
                     gain = gaps[y, reference] if p * denominators[reference] > numerators[reference] * q else 0.0
                     numerators[reference] += p * gain
                     denominators[reference] += q * gain
             least_ratio = np.inf
-            for reference in range(columns):
+            for reference in range(column_count):
                 least_ratio = min(least_ratio, numerators[reference] / denominators[reference])
             step_bounds[x, other_row] = max(0.0, np.log(least_ratio)) + margin
     return step_bounds
@@ -380,18 +380,18 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, valid_bounds: Floats) -> F
 
     The result (a, a) is nowhere above the known `valid_bounds` (a, a).
     """
-    rows, columns = kernel_matrix.shape
-    cone, steepest = np.empty(columns * columns), 0.0
-    for y in range(columns):
-        for z in range(columns):
-            cone[y * columns + z] = np.exp(bounds[y, z]) * widening_kernel(y, z)
-            steepest = max(steepest, cone[y * columns + z])
-    margin = (16.0 * columns + 8.0 * columns * _largest(bounds) + 32.0) * UNIT
-    ints, floats = np.empty((5, columns), dtype=np.int64), np.empty((2, columns))
+    row_count, column_count = kernel_matrix.shape
+    cone, steepest = np.empty(column_count * column_count), 0.0
+    for y in range(column_count):
+        for z in range(column_count):
+            cone[y * column_count + z] = np.exp(bounds[y, z]) * widening_kernel(y, z)
+            steepest = max(steepest, cone[y * column_count + z])
+    margin = (16.0 * column_count + 8.0 * column_count * _largest(bounds) + 32.0) * UNIT
+    ints, floats = np.empty((5, column_count), dtype=np.int64), np.empty((2, column_count))
     tree = Tree(ints[0], ints[1], ints[2], ints[3], ints[4], floats[0], floats[1])
     step_bounds = valid_bounds.copy()
-    for x in range(rows):
-        for other_row in range(rows):
+    for x in range(row_count):
+        for other_row in range(row_count):
             if x != other_row:
                 ratio, _ = exact_ratio(kernel_matrix[x], kernel_matrix[other_row], cone, steepest, tree)
                 step_bounds[x, other_row] = min(step_bounds[x, other_row], max(0.0, np.log(ratio)) + margin)

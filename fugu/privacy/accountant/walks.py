@@ -38,15 +38,15 @@ __all__ = ["any_start_bound", "endless_bound", "losses", "past_leakages", "rever
 
 
 def reversed_kernel(
-    transition: Floats, is_step: Bools, distribution: Floats, rows: Ints, columns: Ints
+    transition: Floats, is_step: Bools, distribution: Floats, later_states: Ints, earlier_states: Ints
 ) -> Floats | None:
     """Return Pr(earlier state = y | later state = x), x in rows, y in columns; `None` if one is too rare for a float.
 
     Entries of the true matrix are positive at `is_step`, even if floats underflow. The earlier state's `distribution`
-    (k,) is positive on `columns`.
+    (k,) is positive on `earlier_states`.
     """
-    joint = (distribution[:, None] * transition)[columns[:, None], rows].T
-    if np.any(is_step[columns[:, None], rows].T & (joint < TINY)):
+    joint = (distribution[:, None] * transition)[earlier_states[:, None], later_states].T
+    if np.any(is_step[earlier_states[:, None], later_states].T & (joint < TINY)):
         return None
     return np.ascontiguousarray(joint / joint.sum(axis=1, keepdims=True))
 
@@ -72,7 +72,7 @@ def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
     Distributions within a factor e^d of the stationary one change a step by at most d on either bound.
     """
     leakages = np.zeros_like(rates)
-    pairs = 1.0 - np.eye(chain.states)
+    apart = 1.0 - np.eye(chain.states)
     power = np.eye(chain.states)
     pair_odds = _pair_odds(chain.transition)
     stationary = None if chain.states == 2 else reversed_stationary(chain)
@@ -82,14 +82,14 @@ def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
             leakages[tick] = _two_state_interval(chain.transition, power, bounds)
         else:
             largest_bound = float(bounds.max())
-            leakage = np.vectorize(odds_ratio_step)(pair_odds, largest_bound) * pairs
+            leakage = np.vectorize(odds_ratio_step)(pair_odds, largest_bound) * apart
             if stationary is not None and np.all(power >= TINY):
                 distribution, kernel, order = stationary
                 drift = float(np.abs(np.log(power / distribution)).max()) + 8.0 * tick * chain.states * UNIT
                 drift += reversal_error(chain.states)
                 leakage = np.minimum(
                     leakage,
-                    step(kernel, order, bounds + 2.0 * drift * pairs) + step(kernel, order, 2.0 * drift * pairs).T,
+                    step(kernel, order, bounds + 2.0 * drift * apart) + step(kernel, order, 2.0 * drift * apart).T,
                 )
             leakages[tick] = leakage
         power = power @ chain.transition
@@ -118,7 +118,7 @@ def _two_state_interval(transition: Floats, distributions: Floats, bounds: Float
     log_ratios = np.zeros((2, 2))
     if stay0 == r == -np.inf or stay1 == q == -np.inf:  # no chain ever enters one of the states
         return log_ratios
-    exponents = [abs(float(e)) for e in (stay0, q, r, stay1) if np.isfinite(e)]
+    exponents = [abs(float(logarithm)) for logarithm in (stay0, q, r, stay1) if np.isfinite(logarithm)]
     margin = 64.0 * UNIT * (1.0 + float(bounds.max()) + max(exponents))
     for log_u in (float(bounds[0, 1]), -float(bounds[1, 0])):
         log_weights = {low, high}
@@ -133,14 +133,14 @@ def _two_state_interval(transition: Floats, distributions: Floats, bounds: Float
     return log_ratios
 
 
-def _log_mean(log_u: float, from1: float, from0: float, w: float) -> float:
+def _log_mean(log_u: float, from1: float, from0: float, log_weight: float) -> float:
     """Return log of (u + a) / (1 + a), a = w Pr(from state 1) / Pr(from state 0); all arguments are logarithms."""
     if from0 == -np.inf:  # all mass comes from state 1, however rare that is
         return 0.0
     if from1 == -np.inf:
         return log_u
-    a = w + from1 - from0
-    return 0.0 if a == np.inf else float(np.logaddexp(log_u, a) - np.logaddexp(0.0, a))
+    log_odds = log_weight + from1 - from0
+    return 0.0 if log_odds == np.inf else float(np.logaddexp(log_u, log_odds) - np.logaddexp(0.0, log_odds))
 
 
 _MOST_STEPS = 200
@@ -163,19 +163,19 @@ def local_step(transition: Floats, bounds: Floats) -> Floats:
     columns, no_pair_moves = np.empty(states, dtype=np.int64), np.empty((0, 0, 1), dtype=np.int32)
     for x in range(states):
         for other_row in range(x):
-            count = 0
+            width = 0
             for y in range(states):
                 if transition[x, y] > 0.0 or transition[other_row, y] > 0.0:
-                    columns[count] = y
-                    count += 1
-            row_pair, column_bounds, largest_bound = np.empty((2, count)), np.empty((count, count)), 0.0
-            for a in range(count):
+                    columns[width] = y
+                    width += 1
+            row_pair, column_bounds, largest_bound = np.empty((2, width)), np.empty((width, width)), 0.0
+            for a in range(width):
                 row_pair[0, a], row_pair[1, a] = transition[x, columns[a]], transition[other_row, columns[a]]
-                for b in range(count):
+                for b in range(width):
                     column_bounds[a, b] = bounds[columns[a], columns[b]]
                     largest_bound = max(largest_bound, column_bounds[a, b])
             bound = box_step(row_pair, ratio_order(row_pair), column_bounds)
-            if count > 2:
+            if width > 2:
                 bound = transport_step(row_pair, column_bounds, bound, bound, no_pair_moves)
                 if largest_bound <= _EXACT:
                     bound = exact_step(row_pair, column_bounds, bound)
@@ -316,9 +316,9 @@ def _future_leakages(transition: Floats, rates: Floats, error: float = 0.0) -> F
             continue
         leakage = step(transition, order, rates[tick + 1] + leakages[tick + 1]) + error * off_diagonal
         if len(transition) > _QUILT_STATES:
-            count = min(len(rates) - 1 - tick, _MOST_QUILTS)
-            quilts = powers.tables(count) + error * off_diagonal
-            near_costs = cost_sums[tick + 1 : tick + 1 + count] - cost_sums[tick + 1] + rounding
+            quilt_count = min(len(rates) - 1 - tick, _MOST_QUILTS)
+            quilts = powers.tables(quilt_count) + error * off_diagonal
+            near_costs = cost_sums[tick + 1 : tick + 1 + quilt_count] - cost_sums[tick + 1] + rounding
             leakage = np.minimum(leakage, (near_costs[:, None, None] + quilts).min(axis=0))
         remaining_loss = (cost_sums[-1] - cost_sums[tick + 1]) + rounding
         leakages[tick] = np.minimum(leakage, remaining_loss * off_diagonal)
@@ -388,17 +388,17 @@ class _Powers:
             self._possible.append(follow_steps(self._possible[-1], self._possible[1]))
         return self._powers[distance], self._possible[distance]
 
-    def tables(self, count: int) -> Floats:
+    def tables(self, table_count: int) -> Floats:
         """Return (count, k, k) log-ratio tables of P^1, P^2, ...; all infinite if an entry is too rare for a float."""
-        if len(self._stacked) < count:
-            while len(self._tables) < count:
+        if len(self._stacked) < table_count:
+            while len(self._tables) < table_count:
                 distance = len(self._tables) + 1
                 power, is_possible = self.power(distance)
                 margin = 4.0 * distance * len(power) * UNIT
                 is_vague = bool(np.any(is_possible & (power < TINY)))
                 self._tables.append(np.full_like(power, np.inf) if is_vague else log_ratios(power) + margin)
             self._stacked = np.array(self._tables)
-        return self._stacked[:count]
+        return self._stacked[:table_count]
 
 
 def _equal(pair: Sequence[Floats] | Floats) -> bool:
