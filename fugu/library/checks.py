@@ -166,7 +166,7 @@ def attack(
     return tuple(
         trial
         for recorded_policy in drawn_releases(_as_policy(policy), recording, **read_as)
-        for trial in recorded_policy.attacked(known)
+        for trial in recorded_policy.trials(known)
     )
 
 

@@ -15,7 +15,7 @@ from fugu.contract.errors import FuguError, UsageError, cause
 from fugu.recordings.columns import time_rank
 from fugu.recordings.options import ReadOptions, read_options
 from fugu.recordings.places import place_columns, read_traces
-from fugu.recordings.readings import AS_FOUND, Loaded, Readings, joined, load, read_readings
+from fugu.recordings.readings import AS_FOUND, Loaded, Readings, join_readings, load, read_readings
 from fugu.recordings.summary import Recording
 from fugu.recordings.table import Table
 
@@ -66,7 +66,7 @@ def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> R
         readings = read_readings(loaded, options if loaded.has_times else replace(options, period=None))
         # A recording without times has no times of day.
         all_readings.append(readings if loaded.has_times else readings._replace(moments=None))
-    return joined(all_readings)
+    return join_readings(all_readings)
 
 
 def recorded(source: Source, options: ReadOptions) -> Loaded:

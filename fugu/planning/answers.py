@@ -58,10 +58,10 @@ def true_shares(states: Ints, segments: Ints, length: int, bins: Sequence[Sequen
     `states` (n,) holds -1 for no state; `segments` (n,) are equal within a stretch without gaps.
     """
     all_states = range(states.max(initial=-1) + 1)
-    sums, first = window_counts(states, segments, length, (*bins, all_states))
+    sums, first_ticks = window_counts(states, segments, length, (*bins, all_states))
     counts, with_state = sums[:, :-1], sums[:, -1]
     mask = with_state >= _LEAST_STATED * length
-    return Shares(counts[mask], counts[mask] / np.maximum(with_state[mask], 1)[:, None], first[mask], length)
+    return Shares(counts[mask], counts[mask] / np.maximum(with_state[mask], 1)[:, None], first_ticks[mask], length)
 
 
 def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> Floats:

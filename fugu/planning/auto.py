@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -203,7 +204,7 @@ class _Problem:
             self,
             task=self.task._replace(bins=(counted_states,)),
             sets=three_sets(readings.segments, self.states.baseline_ticks, 1),
-            profile=Profile.recorded(readings, question, counted_states),
+            profile=Profile.of_recording(readings, question, counted_states),
             samples_by_stride={},
         )
 
@@ -566,8 +567,8 @@ def least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
 def too_few(curves: Sequence[Curve], question: Question) -> tuple[Candidate, float] | None:
     """Find the answer, and its least epsilon, that would be useful if the recording held enough such answers."""
     scarce = [curve for curve in curves if curve.candidate.judged < LEAST_JUDGED]
-    pairs = [(curve.candidate, epsilon) for curve in scarce for epsilon in _epsilons(curve, question, LEAST_JUDGED)]
-    return min((pair for pair in pairs if pair[1] >= question.epsilon), key=lambda pair: pair[1], default=None)
+    answers = [(curve.candidate, epsilon) for curve in scarce for epsilon in _epsilons(curve, question, LEAST_JUDGED)]
+    return min((answer for answer in answers if answer[1] >= question.epsilon), key=itemgetter(1), default=None)
 
 
 def _epsilons(curve: Curve, question: Question, answer_count: int | None = None) -> Iterator[float]:

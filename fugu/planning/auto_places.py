@@ -43,7 +43,7 @@ from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import CoveringChains, CoveringClass, covering_class
 from fugu.recordings.options import ReadOptions
-from fugu.recordings.places import Traces, read_traces, resampled
+from fugu.recordings.places import Traces, read_traces, resample
 from fugu.recordings.readings import AS_FOUND, Recorded
 
 __all__ = ["PlacePlan", "place_policy", "plan_places", "read_places"]
@@ -129,7 +129,7 @@ def read_places(recording: Recorded, options: ReadOptions = AS_FOUND) -> tuple[T
     period = options.period or traces.median_step
     if period is None:
         raise FuguError(f"{traces.source}: no times say how far apart its rows are: give --period, in seconds")
-    return (traces if traces.times is None else resampled(traces, period)), period
+    return (traces if traces.times is None else resample(traces, period)), period
 
 
 def plan_places(
@@ -191,7 +191,7 @@ def plan_places(
         )
     progress("attackers", 0.7)
     best, failures = _choose_points(rivals, question.epsilon, rng)
-    errors_at = [pair for points in rivals for pair in points.curve.points]
+    errors_at = [point for points in rivals for point in points.curve.points]
     least_epsilon = min((e for e, error in errors_at if e >= question.epsilon and 2.0 * error <= guess), default=None)
     if best is None or failures:
         place_question = replace(question, want="place", adversary="universal")
@@ -233,9 +233,9 @@ def place_policy(plan: PlacePlan, target: Target = ANY_TARGET) -> MeasurePolicy:
 
 def _cell_sizes(places: Floats) -> list[float]:
     """Sides of cells in metres, in two digits: 96 % of places (n, 2) lie within one, two or three cells' width."""
-    low, high = np.quantile(places, (0.02, 0.98), axis=0)
+    south_west, north_east = np.quantile(places, (0.02, 0.98), axis=0)
     longitude_factor = math.cos(math.radians(float(np.median(places[:, 0]))))
-    extent = METRES_PER_DEGREE * max(high[0] - low[0], (high[1] - low[1]) * longitude_factor)
+    extent = METRES_PER_DEGREE * max(north_east[0] - south_west[0], (north_east[1] - south_west[1]) * longitude_factor)
     return sorted({float(f"{min(max(extent / n, _MIN_CELL), _COARSEST):.2g}") for n in _CELLS_ACROSS}, reverse=True)
 
 
@@ -249,19 +249,19 @@ def _middle_errors(places: Floats, recorded_places: Floats) -> tuple[float, floa
 
 
 def _fit_cells(traces: Traces, parts: ThreeSets, metres: float, stride: int) -> _Grid:
-    rows, segments = parts.fit
-    mask = one_in(segments, stride)
-    fit_traces = traces._replace(places=traces.places[rows][mask], trace=segments[mask], times=None)
+    fit_rows, segments = parts.fit
+    is_sampled = one_in(segments, stride)
+    fit_traces = traces._replace(places=traces.places[fit_rows][is_sampled], trace=segments[is_sampled], times=None)
     model = _common_cells(fit_traces, fit_grid(fit_traces, metres))
     corners = tuple((x, y) for x, y in model.cells.tolist())
     missing_name = model.grid.get("missing")
     cells = Cells(origin=model.origin, step=model.step, cells=corners, states=model.names, missing=missing_name)
     sets = []
     for part in parts:
-        places, mask = traces.places[part.rows], one_in(part.segments, stride)
-        texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[mask].tolist()]
-        cut = Cut(states_of(cells, texts, part.segments[mask]), part.segments[mask])
-        sets.append(_Set(cut, places, np.cumsum(mask) - 1))
+        places, is_sampled = traces.places[part.rows], one_in(part.segments, stride)
+        place_texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[is_sampled].tolist()]
+        cut = Cut(states_of(cells, place_texts, part.segments[is_sampled]), part.segments[is_sampled])
+        sets.append(_Set(cut, places, np.cumsum(is_sampled) - 1))
     return _Grid(stride, model, cells, covering_class(*sets[0].cut, len(corners)), *sets)
 
 
@@ -288,11 +288,11 @@ def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
 
 def _guess_errors(grid: _Grid) -> tuple[float, float]:
     """The mean distance to the first set's most central cell, in metres: in the first set and in the second set."""
-    fit, choice = (
+    fit_distances, choice_distances = (
         np.linalg.norm(grid.metres(part.places)[:, None] - grid.centres, axis=-1) for part in (grid.fit, grid.choose)
     )
-    central_cell = int(np.nanmean(fit, axis=0).argmin())
-    return float(np.nanmean(fit[:, central_cell])), float(np.nanmean(choice[:, central_cell]))
+    central_cell = int(np.nanmean(fit_distances, axis=0).argmin())
+    return float(np.nanmean(fit_distances[:, central_cell])), float(np.nanmean(choice_distances[:, central_cell]))
 
 
 def _point_epsilon(chains: CoveringChains, epsilon: float) -> float:
@@ -352,7 +352,7 @@ def _judged_points(
         adversary="universal",
         expected_error=float(choose_errors.mean()),
         error_95=float(
-            max([np.quantile(errors, _QUANTILE), *(part.mean() for part in np.array_split(errors, _BLOCKS))])
+            max([np.quantile(errors, _QUANTILE), *(block.mean() for block in np.array_split(errors, _BLOCKS))])
         ),
         held_back_error=float(test_errors.mean()),
         judged=len(grid.choose.cut.states),

@@ -343,9 +343,9 @@ def traffic(message_seconds: float, latency: float, message: Callable[[], bytes]
     return {"latency_seconds": latency, "messages_per_day": devices * DAY / message_seconds, "message": message}
 
 
-def window_message(name: str, ticks: int, counts: int) -> bytes:
+def window_message(name: str, ticks: int, bin_count: int) -> bytes:
     """Encode an example message of a window with a number of counts."""
-    return WindowFrame(1, name, -1, 0, 0, ticks, ticks, (0,) * counts).encode()
+    return WindowFrame(1, name, -1, 0, 0, ticks, ticks, (0,) * bin_count).encode()
 
 
 def _symbol_message(ticks: int, symbols: int) -> bytes:
@@ -361,8 +361,8 @@ def guess_error(
     part of the day by `times`, (w,) and (v,), if given.
     """
     if devices > 1:
-        parts = (np.zeros(len(answers)), np.zeros(len(truth))) if times is None else times
-        answers, truth = (_group_means(*pair, devices, rng) for pair in zip((answers, truth), parts, strict=True))
+        day_parts = (np.zeros(len(answers)), np.zeros(len(truth))) if times is None else times
+        answers, truth = (_group_means(*pair, devices, rng) for pair in zip((answers, truth), day_parts, strict=True))
     return float(np.abs(truth - np.median(answers, axis=0)).mean())
 
 
@@ -393,7 +393,7 @@ def assess_now(table: NoiseTable, fit: Cut, choice: Cut, stretch_ticks: int, rng
     distribution = stationary_distribution(transition)
     is_wrong = _wrong_estimates(table, choice, transition, distribution, rng)
     all_wrong = np.concatenate([is_wrong, _wrong_estimates(table, fit, transition, distribution, rng)])
-    block_errors = [part.mean() for part in np.array_split(all_wrong, _BLOCKS) if len(part)]
+    block_errors = [block.mean() for block in np.array_split(all_wrong, _BLOCKS) if len(block)]
     ticks = len(all_wrong) / _BLOCKS
     spread = float(np.std(block_errors, ddof=1)) * math.sqrt(1.0 / len(block_errors) + ticks / max(stretch_ticks, 1))
     error_95 = float(np.mean(block_errors)) + float(stdtrit(len(block_errors) - 1, _CONFIDENCE)) * spread

@@ -73,13 +73,13 @@ def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
     Raises:
         ChainClassError: the file holds neither.
     """
-    text, document = path.read_bytes(), None
+    content, document = path.read_bytes(), None
     with suppress(ValueError, RecursionError):
-        document = json.loads(text)
+        document = json.loads(content)
     if isinstance(document, dict) and not document.keys().isdisjoint(("format", "counts")):
         return None
     try:
-        return read_chains(text)
+        return read_chains(content)
     except ChainClassError as error:
         raise ChainClassError(f"{path}: {error}") from None
 
@@ -93,22 +93,22 @@ def _read_model(model: type[_Model], path: Path) -> _Model:
 
 def _declared_source(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
     """The class of declared chains: intervals of q and r if there are two states, else a bound on their odds ratios."""
-    rows = [matrix_rows(chain.transition) for chain in chains]
+    matrices = [matrix_rows(chain.transition) for chain in chains]
     chain_words = f"the chain of {path}, taken as it is" if len(chains) == 1 else f"the {len(chains)} chains of {path}"
     note = f"class of chains: {chain_words}"
     if all(chain.is_stationary for chain in chains):
-        qs, rs = [row[0][1] for row in rows], [row[1][0] for row in rows]
+        qs, rs = [matrix[0][1] for matrix in matrices], [matrix[1][0] for matrix in matrices]
         if chains[0].states == 2 and min(*qs, *rs) > 0.0 and max(*qs, *rs) < 1.0:
             between_words = "" if len(chains) == 1 else ", and all between them"
             interval_class = BinaryChains(q=(min(qs), max(qs)), r=(min(rs), max(rs)))
-            return ChainSource(interval_class, rows[0], (note + between_words,))
+            return ChainSource(interval_class, matrices[0], (note + between_words,))
     try:
-        largest_odds = max(odds_ratio(row) for row in rows)
+        largest_odds = max(odds_ratio(matrix) for matrix in matrices)
     except ValueError as error:
         raise PlanningError(f"{path}: no stream can be planned for such a chain: {error}") from None
-    bounded_class = BoundedChains(states=chains[0].states, odds_ratio=largest_odds, transition=rows[0])
+    bounded_class = BoundedChains(states=chains[0].states, odds_ratio=largest_odds, transition=matrices[0])
     note += ", by the odds ratios of its steps: any start, and any steps within these"
-    return ChainSource(bounded_class, rows[0], (note, *cost_words(bounded_class, rows)))
+    return ChainSource(bounded_class, matrices[0], (note, *cost_words(bounded_class, matrices)))
 
 
 def cost_words(chains: BoundedChains | JointChains, members: Sequence[Matrix]) -> tuple[str, ...]:

@@ -136,15 +136,15 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     )
 
 
-def _connected_steps(before: Ints, after: Ints, count: int) -> tuple[csr_array, Ints]:
+def _connected_steps(before: Ints, after: Ints, state_count: int) -> tuple[csr_array, Ints]:
     """Count steps (count, count), and label (count,) the components of states that can be reached from one another."""
-    steps = csr_array((np.ones(len(before), dtype=np.int64), (before, after)), shape=(count, count))
+    steps = csr_array((np.ones(len(before), dtype=np.int64), (before, after)), shape=(state_count, state_count))
     return steps, connected_components(steps, directed=True, connection="strong")[1]
 
 
 def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     """The chain as an object for JSON; `fugu plan measure` reads it."""
-    first, second = np.nonzero(model.counts)
+    before, after = np.nonzero(model.counts)
     return {
         "coordinates": model.cells.tolist(),
         "transition": model.transition.tolist(),
@@ -160,7 +160,7 @@ def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         "outside": model.outside,
         "visits": model.visits.tolist(),
         "transitions": int(model.counts.sum()),
-        "counts": np.stack([first, second, model.counts[first, second]], axis=1).tolist(),
+        "counts": np.stack([before, after, model.counts[before, after]], axis=1).tolist(),
         "warning": WARNING,
     }
 
@@ -176,18 +176,18 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     Raises:
         PlanningError: there is no such set, it has too many pairs, or lacks the cell for missing places.
     """
-    count = len(model.cells)
+    cell_count = len(model.cells)
     present = ~np.isnan(traces.places[:, 0])
     corner_cell = np.rint(np.array(model.origin) / np.array(model.step)).astype(np.int64)
     lattice = np.floor(traces.places[present] / np.array(model.step)).astype(np.int64) - corner_cell
     cell_of = {(x, y): cell for cell, (x, y) in enumerate(model.cells.tolist())}
     cells = np.full(len(present), -1 if model.missing is None else model.missing, dtype=np.int64)
     cells[present] = [cell_of.get((x, y), -1) for y, x in lattice.tolist()]
-    cell_pairs = (traces.trace[1:] == traces.trace[:-1]) & (cells[1:] >= 0) & (cells[:-1] >= 0)
-    pairs = np.where(cell_pairs, cells[:-1] * count + cells[1:], -1)  # of each row but the first
-    is_step = (pairs[1:] >= 0) & (pairs[:-1] >= 0)
-    pair_codes = np.unique(pairs[pairs >= 0])
-    before, after = (np.searchsorted(pair_codes, ends[is_step]) for ends in (pairs[:-1], pairs[1:]))
+    is_pair = (traces.trace[1:] == traces.trace[:-1]) & (cells[1:] >= 0) & (cells[:-1] >= 0)
+    row_pairs = np.where(is_pair, cells[:-1] * cell_count + cells[1:], -1)  # of each row but the first
+    is_step = (row_pairs[1:] >= 0) & (row_pairs[:-1] >= 0)
+    pair_codes = np.unique(row_pairs[row_pairs >= 0])
+    before, after = (np.searchsorted(pair_codes, codes[is_step]) for codes in (row_pairs[:-1], row_pairs[1:]))
     steps, labels = _connected_steps(before, after, len(pair_codes))
     selected = np.flatnonzero(labels == np.bincount(labels).argmax()) if len(pair_codes) else pair_codes
     if len(selected) < 2:
@@ -196,16 +196,16 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         raise PlanningError(
             f"{traces.source}: {len(selected)} pairs of cells; at most {_MOST_PAIRS}: take larger cells"
         )
-    counts = steps[selected][:, selected].toarray()
-    transition = counts / counts.sum(axis=1, keepdims=True)
-    pair_cells, shows = np.unique(pair_codes[selected] % count, return_inverse=True)
+    step_counts = steps[selected][:, selected].toarray()
+    transition = step_counts / step_counts.sum(axis=1, keepdims=True)
+    pair_cells, shows = np.unique(pair_codes[selected] % cell_count, return_inverse=True)
     if len(pair_cells) < 2:
         raise PlanningError(f"{traces.source}: the pairs that come back are all of one cell: take smaller cells")
     if model.missing is not None and model.missing not in pair_cells:
         raise PlanningError(f"{traces.source}: the cell that stands in for missing places is in no pair that returns")
     pair_model = model.restricted(pair_cells)
     pair_model = pair_model._replace(outside=model.outside + int(model.visits.sum() - pair_model.visits.sum()))
-    cells_before = np.searchsorted(pair_cells, pair_codes[selected] // count)
+    cells_before = np.searchsorted(pair_cells, pair_codes[selected] // cell_count)
     return {
         **grid_document(pair_model, traces),
         "transition": transition.tolist(),

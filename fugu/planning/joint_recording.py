@@ -44,10 +44,10 @@ def joint_class(
     Raises:
         PlanningError: there is no such class; one line says what to do instead.
     """
-    counts = np.array(model.counts, dtype=np.int64)
+    step_counts = np.array(model.counts, dtype=np.int64)
     if not is_known and model.order == 1 and model.chains is None:
         raise PlanningError(f"{model.refused}; --known takes the fitted chain as it is")
-    typical = matrix_rows(smooth_counts(counts) if model.order == 1 else smooth_pair_counts(counts))
+    typical = matrix_rows(smooth_counts(step_counts) if model.order == 1 else smooth_pair_counts(step_counts))
     try:
         odds = odds_ratio(typical if model.order == 1 else two_steps(typical, model.shows))
     except ValueError as error:
@@ -78,7 +78,7 @@ def joint_class(
 
 def marginal(model: ChainModel, column: int) -> Floats:
     """The transition matrix (k, k) of one stream by itself, according to the joint chain."""
-    own_states = np.eye(model.streams[column].states)[[row[column] for row in model.shows]]
+    own_states = np.eye(model.streams[column].states)[[shown_states[column] for shown_states in model.shows]]
     return transition_matrix((own_states.T @ np.array(model.counts, dtype=np.float64) @ own_states).astype(np.int64))
 
 
@@ -145,13 +145,13 @@ def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecord
     clocks = {times is not None and times.tobytes() for times in moments}
     if len(clocks) == len({rule.path for rule in rules}) == 1:
         ticks = np.arange(streams[0].states.size)
-        rows = [ticks] * len(streams)
+        common_rows = [ticks] * len(streams)
     else:
-        rows, ticks = _common_ticks(rules, streams)
+        common_rows, ticks = _common_ticks(rules, streams)
     breaks = np.cumsum(np.diff(ticks, prepend=ticks[:1] - 1) != 1)
-    states = np.stack([stream.states[row] for stream, row in zip(streams, rows, strict=True)], axis=1)
-    for stream, row in zip(streams, rows, strict=True):
-        breaks = breaks + np.cumsum(np.diff(stream.readings.segments[row], prepend=0) != 0)
+    states = np.stack([stream.states[own_rows] for stream, own_rows in zip(streams, common_rows, strict=True)], axis=1)
+    for stream, own_rows in zip(streams, common_rows, strict=True):
+        breaks = breaks + np.cumsum(np.diff(stream.readings.segments[own_rows], prepend=0) != 0)
     has_states = (states >= 0).all(axis=1)
     segments = (breaks + np.cumsum(~has_states))[has_states]
     most_ticks = max(int((stream.states >= 0).sum()) for stream in streams)
@@ -169,15 +169,15 @@ def _common_ticks(rules: Sequence[StreamRule], streams: Sequence[Stream]) -> tup
         if (np.diff(moments) <= 0.0).any():
             raise PlanningError(f"{rule.path.name}: times do not rise: of several people give the columns of one file")
         clocks.append((moments[0], period))
-        start, first_period = clocks[0]
+        first_moment, first_period = clocks[0]
         if abs(period / first_period - 1.0) > _PERIOD_TOLERANCE:
             raise PlanningError(
                 f"{rules[0].path.name} has a row every {first_period:g} s and {rule.path.name} every {period:g} s: "
                 "streams that move together need one clock"
             )
-        ticks = np.rint((moments - start) / first_period).astype(np.int64)
+        ticks = np.rint((moments - first_moment) / first_period).astype(np.int64)
         indexed_rows.append(np.unique(ticks, return_index=True))
     common_ticks = reduce(np.intersect1d, (ticks for ticks, _ in indexed_rows))
     if not common_ticks.size:
         raise PlanningError(f"{' and '.join(rule.path.name for rule in rules)} have no ticks in common")
-    return [rows[np.searchsorted(ticks, common_ticks)] for ticks, rows in indexed_rows], common_ticks
+    return [stream_rows[np.searchsorted(ticks, common_ticks)] for ticks, stream_rows in indexed_rows], common_ticks

@@ -89,7 +89,7 @@ def set_plans(spec: MeasureSpec, constraints: ConstraintSets) -> tuple[SetPlan, 
     return tuple(sorted(plans, key=lambda plan: plan.first))
 
 
-def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, likely: Bools) -> SetPlan:
+def set_plan(spec: MeasureSpec, first_tick: int, until: int | None, possible: Bools, likely: Bools) -> SetPlan:
     """Protect the states that are possible from one tick until another; only `likely` ones have noise of their own."""
     values = spec.values
     # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
@@ -100,7 +100,7 @@ def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, 
     fallback = not np.any(likely_values != likely_values[0])
     hull = complete_hull(values) if fallback else protection.hull
     degrees = degree_of_protection(protection.hull, values, possible)
-    return SetPlan(first, until, possible, likely, tuple(exposed_states), protection, hull, degrees, fallback)
+    return SetPlan(first_tick, until, possible, likely, tuple(exposed_states), protection, hull, degrees, fallback)
 
 
 def prior_within(distribution: Floats, name: str, plan: SetPlan) -> tuple[Floats, str]:
@@ -174,8 +174,8 @@ def assess(
 
 def _point_errors(distribution: Emission, values: Ints, prior: Floats) -> tuple[float, float]:
     joint = prior[:, None] * distribution.probabilities
-    total = joint.sum(axis=0)
-    means = (joint.T @ values) / np.where(total > 0.0, total, 1.0)[:, None]
+    point_masses = joint.sum(axis=0)
+    means = (joint.T @ values) / np.where(point_masses > 0.0, point_masses, 1.0)[:, None]
 
     def error(points: Floats) -> float:
         # |f - o|^2, without a matrix for each dimension
@@ -212,8 +212,8 @@ def draw_points(distribution: Floats, states: Ints, generator: np.random.Generat
 def _filter_rmse(spec: MeasureSpec, distribution: Floats, path: Ints, likelihoods: Floats) -> float:
     """The root-mean-square error of a gateway that filters a path, without the path's first twentieth."""
     beliefs = smooth_stream(distribution, spec.transition, list(likelihoods), 0)
-    start = len(path) // 20
-    squared_errors = beliefs[start:] @ spec.values - spec.values[path[start:]]
+    warm_up = len(path) // 20
+    squared_errors = beliefs[warm_up:] @ spec.values - spec.values[path[warm_up:]]
     return math.sqrt(float(np.mean(np.sum(squared_errors**2, axis=1))))
 
 
@@ -378,8 +378,8 @@ def _promised_factor(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan]
     least_factor = max((math.ceil(plan.protection.factor) for plan, _ in own_noises), default=1)
     limit = least_factor
     for plan, noise in own_noises:
-        pairs = np.ix_(plan.possible, plan.possible)
-        limit = max(limit, math.ceil(float(noise_loss(noise, spec.values)[pairs].max()) / spec.epsilon))
+        possible_pairs = np.ix_(plan.possible, plan.possible)
+        limit = max(limit, math.ceil(float(noise_loss(noise, spec.values)[possible_pairs].max()) / spec.epsilon))
     for factor in range(least_factor, limit + 1):
         measurement = _measurement(spec, initial, factor)
         try:

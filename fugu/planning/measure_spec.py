@@ -125,9 +125,9 @@ def read_specification(path: Path, keys: Sequence[str]) -> dict[str, Any]:
     return document
 
 
-def refuse_unknown(keys: dict[str, Any], allowed: Sequence[str], where: str = "") -> None:
+def refuse_unknown(document: dict[str, Any], allowed: Sequence[str], where: str = "") -> None:
     """Raise a PlanningError if an object has an unknown key; `where` begins the message."""
-    for key in keys:
+    for key in document:
         if key not in allowed:
             raise PlanningError(f"{where}unknown key {key!r:.60}; known are {', '.join(allowed)}")
 
@@ -170,7 +170,7 @@ def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
         raise PlanningError(
             "initial: steps that change with time have no stationary distribution; give probabilities, or any"
         )
-    initial, start = _parse_initial(fields.get("initial"), transition)
+    initial, start_kind = _parse_initial(fields.get("initial"), transition)
     notes = [f"About the fitted chain: {model['warning']}."] if "warning" in model else []
     if shows:
         notes.append(f"The chain has {len(shows)} states; what is promised is about the {states} that they show.")
@@ -187,7 +187,7 @@ def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
         graph=_parse_graph(rule, values, next_states),
         epsilon=_parse_number(fields["epsilon"], "epsilon", 0.0, _MOST_EPSILON),
         initial=initial,
-        start=start,
+        start=start_kind,
         names=names,
         resolution=resolution,
         unit=unit,
@@ -216,8 +216,8 @@ def _read_model(transition: Any, folder: Path) -> dict[str, Any]:
         raise PlanningError(
             f"transition: {path} holds no transition matrix; 'fugu plan model --grid' writes such files"
         )
-    keys = ("coordinates", "transition", "initial", "names", "resolution", "warning", "shows")
-    model = {key: document[key] for key in keys if document.get(key) is not None}
+    model_keys = ("coordinates", "transition", "initial", "names", "resolution", "warning", "shows")
+    model = {key: document[key] for key in model_keys if document.get(key) is not None}
     if isinstance(document.get("grid"), dict):
         model |= {"cells": document["grid"], "unit": "m"}
     if document.get("period_seconds") is not None:
@@ -322,8 +322,8 @@ def _parse_rule(graph: Any, names: tuple[str, ...]) -> Any:
     """
     if not isinstance(graph, dict) or not graph.keys() & {"apart", "hidden"}:
         return graph
-    (kind, value), *other_rules = graph.items()
-    groups = value if kind == "apart" else [value]
+    (kind, rule_value), *other_rules = graph.items()
+    groups = rule_value if kind == "apart" else [rule_value]
     if other_rules or not (
         isinstance(groups, list) and groups and all(isinstance(group, list) and group for group in groups)
     ):
@@ -335,7 +335,7 @@ def _parse_rule(graph: Any, names: tuple[str, ...]) -> Any:
         if group_names.count(name) > 1:
             raise PlanningError(f"graph: {kind} names {name} twice")
     if kind == "hidden":
-        states = [names.index(name) for name in value]
+        states = [names.index(name) for name in rule_value]
         return {"edges": [[a, b] for a in states for b in range(len(names)) if b not in states or a < b]}
     group_of = {name: 1 + index for index, group in enumerate(groups) for name in group}
     labels = [group_of.get(name, 0) for name in names]
@@ -349,22 +349,22 @@ def _parse_graph(rule: Any, values: Ints, next_states: Floats) -> Bools:
     """The pairs (N, N) that devices read from a rule; each row of `next_states` holds what can follow one state."""
     if not isinstance(rule, dict) or len(rule) != 1:
         raise PlanningError(f"graph must be one of {_GRAPHS}")
-    ((kind, value),) = rule.items()
-    items = value if isinstance(value, list) else [None]
+    ((kind, rule_value),) = rule.items()
+    rule_items = rule_value if isinstance(rule_value, list) else [None]
     match kind:
         case "complete" | "transition":
-            if value is not True:
+            if rule_value is not True:
                 raise PlanningError(f"graph: {kind} must be true")
         case "radius":
-            if (radius := _parse_number(value, "graph: radius", -math.inf, math.inf)) > _LARGEST_RADIUS:
+            if (radius := _parse_number(rule_value, "graph: radius", -math.inf, math.inf)) > _LARGEST_RADIUS:
                 raise PlanningError('graph: the radius is beyond all coordinates: give {"complete": true}')
             if radius < 0.0:
                 raise PlanningError(f"graph: a radius is at least 0 and finite, got {radius:g}")
         case "categories":
-            if not all(type(label) in (str, int) for label in items):
+            if not all(type(label) in (str, int) for label in rule_items):
                 raise PlanningError("graph: categories must be a list of labels, one for each state")
         case "edges":
-            if not all(isinstance(edge, list) and [*map(type, edge)] == [int, int] for edge in items):
+            if not all(isinstance(edge, list) and [*map(type, edge)] == [int, int] for edge in rule_items):
                 raise PlanningError("graph: edges must be pairs of states, such as [[0, 1], [1, 2]], counted from 0")
         case _:
             raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
@@ -373,9 +373,9 @@ def _parse_graph(rule: Any, values: Ints, next_states: Floats) -> Bools:
     return np.array([mask_of(neighbours, len(values)) for neighbours in sets])
 
 
-def mask_of(states: int, count: int) -> Bools:
+def mask_of(states: int, state_count: int) -> Bools:
     """Make a mask (count,) of a set of states."""
-    return np.array([bool(states >> state & 1) for state in range(count)])
+    return np.array([bool(states >> state & 1) for state in range(state_count)])
 
 
 def _parse_initial(distribution: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:

@@ -138,13 +138,13 @@ def _parse_rows(table: Any, shape: list[int], where: str) -> tuple[tuple[Fractio
         lines = [subline for line in lines for subline in line]
     if not all(isinstance(row, list) and row for row in lines) or len({len(row) for row in lines}) != 1:
         raise PlanningError(f"{where}its table needs rows of probabilities, all of one length")
-    rows = []
+    table_rows = []
     for row in lines:
         distribution = [_parse_number(p, f"{where}a probability") for p in row]
         if min(distribution) < 0 or abs(sum(distribution) - Fraction(1)) > _SUM_TOLERANCE:
             raise PlanningError(f"{where}the row {', '.join(map(str, row)):.60} must be probabilities that sum to 1")
-        rows.append(tuple(p / sum(distribution) for p in distribution))
-    return tuple(rows)
+        table_rows.append(tuple(p / sum(distribution) for p in distribution))
+    return tuple(table_rows)
 
 
 def _parse_query(query: Any, values: _Values) -> tuple[dict[str, tuple[Fraction, ...]] | None, dict[str, float]]:
@@ -162,12 +162,12 @@ def _parse_query(query: Any, values: _Values) -> tuple[dict[str, tuple[Fraction,
         if name not in values:
             raise PlanningError(f"query: there is no variable {name!r:.60}")
     amounts = {}
-    for name, names in values.items():
-        weights = weights_of.get(name, [0] * len(names))
-        if not isinstance(weights, list) or len(weights) != len(names):
-            raise PlanningError(f"query: {name!r:.60} needs {len(names)} weights, one for each of its values")
+    for name, value_names in values.items():
+        weights = weights_of.get(name, [0] * len(value_names))
+        if not isinstance(weights, list) or len(weights) != len(value_names):
+            raise PlanningError(f"query: {name!r:.60} needs {len(value_names)} weights, one for each of its values")
         amounts[name] = tuple(_parse_number(weight, f"query: a weight of {name!r:.60}") for weight in weights)
-    sensitivities = {name: float(max(row) - min(row)) for name, row in amounts.items()}
+    sensitivities = {name: float(max(amount_row) - min(amount_row)) for name, amount_row in amounts.items()}
     if not any(sensitivities.values()):
         raise PlanningError("query: all weights of a variable are alike, so there is nothing to release")
     return amounts, sensitivities
@@ -265,9 +265,9 @@ def _possible_secrets(spec: NetworkSpec) -> Secrets:
     return secrets
 
 
-def _secret_words(spec: NetworkSpec, node: str, values: tuple[int, int]) -> str:
-    first, second = (spec.values[node][x] for x in values)
-    return f"{node}: {first} or {second}"
+def _secret_words(spec: NetworkSpec, node: str, value_pair: tuple[int, int]) -> str:
+    first_name, second_name = (spec.values[node][x] for x in value_pair)
+    return f"{node}: {first_name} or {second_name}"
 
 
 def _exact_scale(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
@@ -293,8 +293,8 @@ def _quilt_scale(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
 
 def _group_scale(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
     groups = [{name, *chain.from_iterable(spec.network.layers(name))} for name in secrets]
-    sensitivity, size = max((sum(spec.sensitivities[name] for name in group), len(group)) for group in groups)
-    return sensitivity / spec.epsilon, f"{size} variables that depend on one another are one secret"
+    sensitivity, group_size = max((sum(spec.sensitivities[name] for name in group), len(group)) for group in groups)
+    return sensitivity / spec.epsilon, f"{group_size} variables that depend on one another are one secret"
 
 
 def _entry_scale(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:

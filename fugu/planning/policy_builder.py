@@ -192,10 +192,10 @@ def build_measure_policy(
         PlanningError: a field is missing or wrong, or no device can draw the noise. FuguError: the check fails.
     """
     spec = plan.spec
-    fields = _header_fields(spec, epoch)
+    header_fields = _header_fields(spec, epoch)
     if plan.fallback is None:
         raise PlanningError(f"no device can draw such noise: {plan.refused}")
-    version, no_end = fields["version"], MAX_TICK + 1
+    version, no_end = header_fields["version"], MAX_TICK + 1
     tables = [TimedTable(version, 0, 0, 0, no_end, plan.fallback)]
     for planned in sorted(plan.sets, key=lambda planned: not planned.repeats):
         if planned.noise is not None and not planned.fallback and len(tables) <= MAX_TABLES:
@@ -205,7 +205,7 @@ def build_measure_policy(
     document = {
         "format": "fugu/2",
         "kind": "points",
-        **fields,
+        **header_fields,
         "useful_for": useful_for,
         **spec.fields(plan.initial),
         "resolution": list(spec.resolution),

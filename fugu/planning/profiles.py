@@ -42,13 +42,13 @@ YEARS = 10
 _LEAST_SECONDS = 900
 
 
-def profile_blocks(text: str, since: float | None = None) -> DayBlocks:
+def profile_blocks(blocks_text: str, since: float | None = None) -> DayBlocks:
     """Read the blocks of the local day from a text such as "4h/Europe/Berlin"; the default zone is UTC.
 
     `since` is the Unix time in seconds from which the policy runs, by default now. PlanningError: blocks do not fill a
     day, or the zone is unknown.
     """
-    length, _, zone = text.partition("/")
+    length, _, zone = blocks_text.partition("/")
     try:
         seconds, zone = seconds_of(length), zone or "UTC"
     except ValueError as error:
@@ -103,7 +103,7 @@ class Profile(NamedTuple):
         return [length for length in lengths if self.block_of_ticks and length <= max_ticks]
 
     @classmethod
-    def recorded(cls, readings: Readings, question: Question, counted: Sequence[int]) -> Profile:
+    def of_recording(cls, readings: Readings, question: Question, counted: Sequence[int]) -> Profile:
         """Find the block of each tick of a recording, for the wanted blocks or the default ones.
 
         Blocks shorter than a tick are left out. PlanningError: the blocks are impossible.
@@ -136,11 +136,11 @@ class Profile(NamedTuple):
         block_of_tick, block_count = self.block_of_ticks[blocks][set_rows.rows], len(blocks.labels)
         is_counted = np.isin(cut.states, self.counted)
         codes = np.where(cut.states < 0, -1, np.where(is_counted, block_of_tick, block_count + block_of_tick))
-        counts = true_shares(codes, cut.segments, length, tuple((block,) for block in range(block_count)))
+        block_shares = true_shares(codes, cut.segments, length, tuple((block,) for block in range(block_count)))
         block_pairs = tuple((block, block_count + block) for block in range(block_count))
         ticks_with_state = true_shares(codes, cut.segments, length, block_pairs).counts
-        return counts._replace(
-            truth=counts.counts / np.maximum(ticks_with_state, 1), length=block_ticks(blocks, length)
+        return block_shares._replace(
+            truth=block_shares.counts / np.maximum(ticks_with_state, 1), length=block_ticks(blocks, length)
         )
 
     def candidates(

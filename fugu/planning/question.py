@@ -291,7 +291,7 @@ def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[
 def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str | None) -> Categories:
     """Make states of names, ignoring upper and lower case."""
     spellings = {*readings.values.tolist()} - {None}
-    spelling_of = {value.casefold(): value for value in sorted(spellings, reverse=True)}
+    spelling_of = {spelling.casefold(): spelling for spelling in sorted(spellings, reverse=True)}
     sorted_names = sorted(spelling_of, key=lambda name: (name in _ON, name))
     labels = sorted_names if states is None else [state.casefold() for state in states]
     groups = [[name] if name in spelling_of else name.split("+") for name in labels]
@@ -310,7 +310,9 @@ def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str
     names = ["+".join(spelling_of[name] for name in group)[:_MOST_LETTERS] for group in groups]
     state_of_name = {name: index for index, group in enumerate(groups) for name in group}
     categories = {
-        value: state_of_name[value.casefold()] for value in sorted(spellings) if value.casefold() in state_of_name
+        spelling: state_of_name[spelling.casefold()]
+        for spelling in sorted(spellings)
+        if spelling.casefold() in state_of_name
     }
     if states is None and {_ON_OFF.categories.get(name) for name in state_names} == {0, 1}:
         # A live sensor may spell the same two states otherwise than the recording.
@@ -340,8 +342,8 @@ def _refuse_codes(readings: Readings, levels: Floats) -> None:
 
 def _levels(groups: list[list[float]], names: tuple[str, ...], missing: str | None) -> Thresholds:
     """Make a state of each group of numbers; a reading has the state of the nearest number."""
-    numbers = [number for group in groups for number in group]
-    if len(groups) < _PAIR or sorted(set(numbers)) != numbers or not all(map(math.isfinite, numbers)):
+    levels = [level for group in groups for level in group]
+    if len(groups) < _PAIR or sorted(set(levels)) != levels or not all(map(math.isfinite, levels)):
         raise PlanningError("--states needs at least two numbers that increase")
     return _thresholds(tuple((low[-1] + high[0]) / 2.0 for low, high in pairwise(groups)), names, missing)
 
@@ -468,9 +470,9 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = _MOST_TURN
 
 def _joined_blocks(blocks: list[Ints], segments: Ints) -> Part:
     """Join blocks one after another; no segment continues from one block into the next."""
-    rows = np.concatenate(blocks)
-    is_begin = np.concatenate([[False], (np.diff(rows) != 1) | (np.diff(segments[rows]) != 0)])
-    return Part(rows, np.cumsum(is_begin).astype(np.int64))
+    block_rows = np.concatenate(blocks)
+    is_begin = np.concatenate([[False], (np.diff(block_rows) != 1) | (np.diff(segments[block_rows]) != 0)])
+    return Part(block_rows, np.cumsum(is_begin).astype(np.int64))
 
 
 class Cut(NamedTuple):
@@ -534,7 +536,7 @@ def sample_states(readings: Readings, choice: ChosenStates, sets: ThreeSets, tic
         in_sample = is_selected[part.rows]
         return Cut(states[part.rows[in_sample]], part.segments[in_sample])
 
-    rows = np.flatnonzero(is_selected)
-    donor_rows = np.split(rows, np.searchsorted(rows, readings.starts[1:]))
-    whole = tuple(Cut(states[rows], readings.segments[rows]) for rows in donor_rows)
+    selected_rows = np.flatnonzero(is_selected)
+    donor_rows = np.split(selected_rows, np.searchsorted(selected_rows, readings.starts[1:]))
+    whole = tuple(Cut(states[selected_rows], readings.segments[selected_rows]) for selected_rows in donor_rows)
     return Sampled(tick_stride, discretiser, whole, *map(cut_set, sets))

@@ -120,7 +120,7 @@ class Truth(NamedTuple):
     replayed: Numbered
     dated: Numbered | None
 
-    def numbered(self, begin: int, end: int) -> Numbered:
+    def between(self, begin: int, end: int) -> Numbered:
         """The states by the recording's own times if any lie in begin..end, else by a replay's ticks."""
         if self.dated is not None and self.dated.first < end and self.dated.first + len(self.dated.states) > begin:
             return self.dated
@@ -131,8 +131,8 @@ def truth_by(policy: Policy, recording: Recorded, options: ReadOptions) -> Truth
     """Read the true states at the ticks of a policy; errors as for `states_by`."""
     readings, selected, states = _states_at_clock(policy, recording, options)
     segments = readings.segments[selected]
-    rows = np.arange(len(states)) if readings.rows is None or not selected.all() else readings.rows
-    replay = _states_by_tick(rows, states, segments)
+    tick_numbers = np.arange(len(states)) if readings.rows is None or not selected.all() else readings.rows
+    replay = _states_by_tick(tick_numbers, states, segments)
     if readings.moments is None or readings.facts[0].first is None:
         return Truth(readings.source, replay, None)
     ticks = np.round((readings.moments[selected] * 1e6 - policy.clock.epoch_us) / policy.clock.period_us)
@@ -291,7 +291,7 @@ class Released(NamedTuple):
     releases: Sequence[Release]
     redraws: Sequence[Sequence[Release]]
 
-    def attacked(self, known_one_in: int | None = None) -> Iterator[Trial]:
+    def trials(self, known_one_in: int | None = None) -> Iterator[Trial]:
         """Attack each release; attackers know the true state of every `known_one_in`-th tick."""
         return attack_releases(self.source, self.states, self.segments, self.releases, known_one_in, self.redraws)
 

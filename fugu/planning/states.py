@@ -25,18 +25,18 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
     if len(readings) != len(segments):
         raise ValueError(f"{len(readings)} readings and {len(segments)} segments")
     classifier = classifier_of(compile_discretiser(discretiser))
-    values = readings.tolist() if isinstance(readings, np.ndarray) else readings
-    kinds = set(map(type, values))
+    reading_list = readings.tolist() if isinstance(readings, np.ndarray) else readings
+    kinds = set(map(type, reading_list))
     has_values_only = kinds <= {str, type(None)} or (kinds == {float} and discretiser.kind == "thresholds")
     if has_values_only and not discretiser.remembers:  # a state follows from its reading alone: classify each once
-        state_of = {value: classifier.observe(tick, value) for tick, value in enumerate(set(values))}
-        return _numbers_of([state_of[value] for value in values])
+        state_of = {reading: classifier.observe(tick, reading) for tick, reading in enumerate(set(reading_list))}
+        return _numbers_of([state_of[reading] for reading in reading_list])
     states = []
     is_begin = np.diff(segments, prepend=segments[:1] - 1) != 0
-    for tick, (value, starts_stretch) in enumerate(zip(values, is_begin.tolist(), strict=True)):
+    for tick, (reading, starts_stretch) in enumerate(zip(reading_list, is_begin.tolist(), strict=True)):
         if starts_stretch:
             classifier.restart()
-        states.append(classifier.observe(tick, value))
+        states.append(classifier.observe(tick, reading))
     return _numbers_of(states)
 
 
@@ -75,18 +75,18 @@ def gaps_of(cuts: Iterable[tuple[Ints, Ints]], missing_state: int | None) -> Gap
     for states, segments in cuts:
         has_reading = (states >= 0) & (states != (-1 if missing_state is None else missing_state))
         edges = np.diff(has_reading.astype(np.int8))
-        begins, ends = np.flatnonzero(edges == -1), np.flatnonzero(edges == 1) + 1
-        next_ends = np.searchsorted(ends, begins, side="right")
-        begins, ends = begins[next_ends < len(ends)], ends[next_ends[next_ends < len(ends)]]
-        in_segment = segments[begins] == segments[ends]
+        gap_begins, gap_ends = np.flatnonzero(edges == -1), np.flatnonzero(edges == 1) + 1
+        next_ends = np.searchsorted(gap_ends, gap_begins, side="right")
+        gap_begins, gap_ends = gap_begins[next_ends < len(gap_ends)], gap_ends[next_ends[next_ends < len(gap_ends)]]
+        in_segment = segments[gap_begins] == segments[gap_ends]
         states_seen.append(states[has_reading])
-        states_before.append(states[begins[in_segment]])
-        states_after.append(states[ends[in_segment]])
+        states_before.append(states[gap_begins[in_segment]])
+        states_after.append(states[gap_ends[in_segment]])
     gap_count = sum(map(len, states_before))
     if not gap_count:
         return None
-    counts = np.bincount(np.concatenate(states_seen))
-    shares, rng = counts / counts.sum(), np.random.default_rng(1)
+    state_counts = np.bincount(np.concatenate(states_seen))
+    shares, rng = state_counts / state_counts.sum(), np.random.default_rng(1)
     return Gaps(gap_count, *(_p_value(np.concatenate(side), shares, rng) for side in (states_before, states_after)))
 
 

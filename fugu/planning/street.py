@@ -289,8 +289,8 @@ def _workday(day: date) -> bool:
 def _days_by_date(homes: Sequence[Home]) -> list[dict[date, Floats]]:
     """Each home's days by date, on dates that half of the homes have; empty for one home, or too few such dates."""
     day_maps = [dict(home.days) for home in homes]
-    counts = Counter(day for home_days in day_maps for day in home_days)
-    common_dates = {day for day, count in counts.items() if 2 * count >= len(homes)}
+    home_counts = Counter(day for home_days in day_maps for day in home_days)
+    common_dates = {day for day, home_count in home_counts.items() if 2 * home_count >= len(homes)}
     if len(homes) == 1 or len(common_dates) < _LEAST_DATES:
         return []
     return [{day: shares for day, shares in home_days.items() if day in common_dates} for home_days in day_maps]

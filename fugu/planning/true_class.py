@@ -148,9 +148,9 @@ def attack_model(
         rate = ChainAccountant(chains).allowance(epsilon, "universal") / len(model.streams)
         symbols, emission = np.zeros(states.size, dtype=np.int64), np.ones((len(shows), 1))
         for column, stream in zip(shows.T, model.streams, strict=True):
-            part = release_symbols(column[states], rate_table(stream.states, Fraction(rate), epsilon), generator)
-            symbols = symbols * stream.states + part.symbols
-            emission = (emission[:, :, None] * part.emission[column][:, None, :]).reshape(len(shows), -1)
+            output = release_symbols(column[states], rate_table(stream.states, Fraction(rate), epsilon), generator)
+            symbols = symbols * stream.states + output.symbols
+            emission = (emission[:, :, None] * output.emission[column][:, None, :]).reshape(len(shows), -1)
         return SymbolOutputs(symbols, emission)
 
     draw: DrawOutputs = draw_one if len(model.streams) == 1 else draw_all

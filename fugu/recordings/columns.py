@@ -30,7 +30,7 @@ __all__ = [
     "keys_of",
     "marks_of",
     "no_time",
-    "selected",
+    "select_rows",
     "time_of",
     "time_rank",
     "value_of",
@@ -193,7 +193,7 @@ def _all(cells: Sequence[str], test: Callable[[str], object]) -> bool:
     return bool(sample) and all(map(test, sample))
 
 
-def selected(table: Table, options: ReadOptions) -> tuple[Table, Chosen]:
+def select_rows(table: Table, options: ReadOptions) -> tuple[Table, Chosen]:
     """Return the table of the rows that options choose, and the pairs of column and cell that choose them.
 
     Raises:
@@ -209,7 +209,7 @@ def selected(table: Table, options: ReadOptions) -> tuple[Table, Chosen]:
     for column, cell in row_filter.items():
         if column not in table.columns:
             raise column_missing(table, column)
-        rows = [row for row, text in enumerate(table.columns[column]) if text.strip() == cell]
+        rows = [row for row, row_cell in enumerate(table.columns[column]) if row_cell.strip() == cell]
         if not rows:
             raise FuguError(f"{table.file}: no row has {cell[:80]!r} in column {column}")
         table = table.at(rows)
@@ -279,17 +279,17 @@ def keys_of(
     if table.keys:
         candidates = [Key(name, Counter(table.columns[name]), True) for name in table.keys]
         return [key for key in candidates if len(key.counts) > 1]
-    keys = []
+    series_keys = []
     for name, cells in table.columns.items():
         if name == value_column or name in skipped_columns or _plain_name(name) in (*BOUNDARIES, *_VALUES):
             continue
-        counts = Counter(cells)
-        if len(counts) < 2 or len(counts) > min(_MOST_KEYS, max(len(cells) // 3, _FEWEST)):
+        cell_counts = Counter(cells)
+        if len(cell_counts) < 2 or len(cell_counts) > min(_MOST_KEYS, max(len(cells) // 3, _FEWEST)):
             continue
         is_named = bool(_KEY.fullmatch(_plain_name(name)))
         if _tells_apart(cells, table.columns[value_column], times, row_parts, is_named=is_named):
-            keys.append(Key(name, counts, is_named))
-    return keys
+            series_keys.append(Key(name, cell_counts, is_named))
+    return series_keys
 
 
 def _tells_apart(cells: list[str], values: list[str], times: Floats | None, row_parts: Ints, *, is_named: bool) -> bool:
@@ -324,8 +324,8 @@ def _tells_apart(cells: list[str], values: list[str], times: Floats | None, row_
 
 def codes_of(cells: Sequence[object]) -> Ints:
     """Number cells, (n,): equal cells have equal numbers, from 0 in the order in which cells first occur."""
-    numbers = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
-    return np.array([numbers[cell] for cell in cells], dtype=np.int64)
+    code_of_cell = {cell: code for code, cell in enumerate(dict.fromkeys(cells))}
+    return np.array([code_of_cell[cell] for cell in cells], dtype=np.int64)
 
 
 def marks_of(table: Table, names: Sequence[str]) -> Ints:

@@ -60,10 +60,10 @@ def _split_words(words: str | float | Sequence[str | float]) -> tuple[str, ...]:
 def _row_filter(filters: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     if isinstance(filters, Mapping):
         return tuple((str(column), str(cell)) for column, cell in filters.items())
-    pairs = [text.partition("=") for text in ([filters] if isinstance(filters, str) else filters)]
-    if malformed_pairs := ["".join(pair) for pair in pairs if not pair[1] or not pair[0].strip()]:
-        raise UsageError(f"rows are chosen as sensor=hall, got {malformed_pairs[0][:80]!r}")
-    return tuple((column.strip(), cell.strip()) for column, _, cell in pairs)
+    filter_parts = [text.partition("=") for text in ([filters] if isinstance(filters, str) else filters)]
+    if malformed_filters := ["".join(parts) for parts in filter_parts if not parts[1] or not parts[0].strip()]:
+        raise UsageError(f"rows are chosen as sensor=hall, got {malformed_filters[0][:80]!r}")
+    return tuple((column.strip(), cell.strip()) for column, _, cell in filter_parts)
 
 
 def _zone(name: str) -> ZoneInfo:

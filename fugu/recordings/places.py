@@ -9,7 +9,7 @@ import numpy as np
 
 from fugu.contract.errors import FuguError
 from fugu.recordings.clock import clock_of, floats
-from fugu.recordings.columns import BOUNDARIES, column_missing, is_missing, marks_of, no_time, selected, time_of
+from fugu.recordings.columns import BOUNDARIES, column_missing, is_missing, marks_of, no_time, select_rows, time_of
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Facts, Loaded, Recorded, facts_of, load
 from fugu.recordings.rules import Evidence, raise_question
@@ -19,7 +19,7 @@ from fugu.recordings.ticks import look_at, sort_rows, steps_of
 if TYPE_CHECKING:
     from fugu.chains.arrays import Bools, Floats, Ints
 
-__all__ = ["MOST_MISSING", "Traces", "place_columns", "read_traces", "resampled"]
+__all__ = ["MOST_MISSING", "Traces", "place_columns", "read_traces", "resample"]
 
 MOST_MISSING = 0.01
 """The largest share of missing readings that do not become a state of their own."""
@@ -87,7 +87,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         QuestionError: the recording can be read in more than one way.
     """
     loaded = load(recording, options)
-    table, row_filter = selected(loaded.table, options)
+    table, row_filter = select_rows(loaded.table, options)
     if (names := place_columns(loaded)) is None:
         latitudes = [column for column in loaded.table.columns if column.lower() in _LATITUDE]
         raise column_missing(table, "lon" if latitudes else "lat")
@@ -108,9 +108,9 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         raise FuguError(f"{table.file}: places on both sides of the 180th meridian cannot be cells of one grid")
     traces = marks_of(table, _TRACE)
     order = np.argsort(traces, kind="stable")
-    ends = (np.isnan(moments) | (is_absent & (is_absent.mean() <= MOST_MISSING)))[order]
-    trace = np.cumsum((np.diff(traces[order], prepend=-1) != 0) + ends.astype(np.int64))[~ends]
-    row_of_place, notes = order[~ends], table.notes
+    is_end = (np.isnan(moments) | (is_absent & (is_absent.mean() <= MOST_MISSING)))[order]
+    trace = np.cumsum((np.diff(traces[order], prepend=-1) != 0) + is_end.astype(np.int64))[~is_end]
+    row_of_place, notes = order[~is_end], table.notes
     evidence = Evidence(table.file, " and ".join(names), options, [], time, clock)
     if clock is not None:
         time_order, notes = _in_order(moments[row_of_place], trace, evidence, notes)
@@ -168,7 +168,7 @@ def _steps(times: Floats, trace: Ints) -> Floats:
     return np.asarray(steps[steps > 0], dtype=np.float64)
 
 
-def resampled(traces: Traces, period: float) -> Traces:
+def resample(traces: Traces, period: float) -> Traces:
     """Sample the newest place of every trace once a period (seconds). A silence of over two periods ends a trace.
 
     Raises:
@@ -182,8 +182,8 @@ def resampled(traces: Traces, period: float) -> Traces:
     is_break = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
     edges = [0, *(np.flatnonzero(is_break) + 1).tolist(), len(times)]
     row_pieces, time_pieces = zip(*(look_at(times, first, end, period) for first, end in pairwise(edges)), strict=True)
-    rows = np.concatenate(row_pieces)
+    sampled_rows = np.concatenate(row_pieces)
     trace = np.repeat(np.arange(len(row_pieces)), [*map(len, row_pieces)])
     return traces._replace(
-        places=traces.places[rows], trace=trace, times=np.concatenate(time_pieces), at=traces.at[rows]
+        places=traces.places[sampled_rows], trace=trace, times=np.concatenate(time_pieces), at=traces.at[sampled_rows]
     )

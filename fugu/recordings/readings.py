@@ -19,7 +19,7 @@ from fugu.recordings.columns import (
     keys_of,
     marks_of,
     no_time,
-    selected,
+    select_rows,
     time_of,
     value_of,
 )
@@ -34,7 +34,18 @@ from fugu.recordings.values import Cells, Values, are_names, present_in, values_
 if TYPE_CHECKING:
     from fugu.chains.arrays import Bools, Floats, Ints
 
-__all__ = ["AS_FOUND", "Facts", "Kind", "Loaded", "Readings", "Recorded", "facts_of", "joined", "load", "read_readings"]
+__all__ = [
+    "AS_FOUND",
+    "Facts",
+    "Kind",
+    "Loaded",
+    "Readings",
+    "Recorded",
+    "facts_of",
+    "join_readings",
+    "load",
+    "read_readings",
+]
 
 Kind = Literal["numbers", "levels", "on/off", "names"]
 """Numbers; at most 8 different whole numbers; two names, or 0 and 1; more than two names."""
@@ -218,7 +229,7 @@ def facts_of(recording: Loaded, table: Table, row_filter: Chosen, evidence: Evid
 
 def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
     """Choose the columns of times and readings of a table, and put its readings on ticks."""
-    table, row_filter = selected(recording.table, options)
+    table, row_filter = select_rows(recording.table, options)
     time = time_of(table, options.time)
     time_columns = () if time is None else time.columns
     column = value_of(table, options.column, (*time_columns, *table.keys))
@@ -232,8 +243,8 @@ def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
     if time is not None and clock is not None and np.isnan(clock.times).any():
         raise no_time(table, time, int(np.isnan(clock.times).argmax()))
     skipped_columns = (*time_columns, *dict(row_filter))
-    keys = keys_of(table, column, skipped_columns, None if clock is None else clock.times, row_parts)
-    evidence = Evidence(table.file, column, options, keys, time, clock)
+    series_keys = keys_of(table, column, skipped_columns, None if clock is None else clock.times, row_parts)
+    evidence = Evidence(table.file, column, options, series_keys, time, clock)
     raise_question(evidence._replace(clock=None))  # before cells of several sensors are read as one's
     label = next((cell for _, cell in row_filter), None) or _only_series_name(table) or column
     values = values_of(table, column, options.missing_values)
@@ -256,22 +267,22 @@ def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
     )
 
 
-def _empty_rows(times: Sequence[str], values: Sequence[str]) -> set[int]:
+def _empty_rows(times: Sequence[str], reading_cells: Sequence[str]) -> set[int]:
     """Return the indices of rows with neither a time nor a reading; an empty set if no row has either."""
     if not any(map(is_missing, {*times[:_LOOKED_AT], *times[-_LOOKED_AT:]})):
         return set()
-    rows = {row for row, time in enumerate(times) if is_missing(time) and is_missing(values[row])}
-    return rows if len(rows) < len(times) else set()
+    empty_rows = {row for row, time in enumerate(times) if is_missing(time) and is_missing(reading_cells[row])}
+    return empty_rows if len(empty_rows) < len(times) else set()
 
 
 def _put_on_ticks(recording: Readings, table: Table, values: Values, clock: Clock, evidence: Evidence) -> Readings:
     """Put the readings of rows on ticks by the times of the rows."""
     options, facts = evidence.options, recording.facts[0]
-    rows, order_notes = _rows_by_time(clock, recording.segments)
-    times, row_parts = clock.times[rows], recording.segments[rows]
-    readings, is_up = values.readings[rows], values.is_up[rows]
+    row_order, order_notes = _rows_by_time(clock, recording.segments)
+    times, row_parts = clock.times[row_order], recording.segments[row_order]
+    readings, is_up = values.readings[row_order], values.is_up[row_order]
     steps = steps_of(times, row_parts)
-    row_kind = (options.rows, "was said") if options.rows else _kind_of_rows(table, readings, rows, steps, facts)
+    row_kind = (options.rows, "was said") if options.rows else _kind_of_rows(table, readings, row_order, steps, facts)
     kind, kind_reason = row_kind or (None, "")
     goes_back = (np.diff(clock.times) < 0.0) & (np.diff(recording.segments) == 0)
     raise_question(
@@ -294,7 +305,7 @@ def _put_on_ticks(recording: Readings, table: Table, values: Values, clock: Cloc
         )
     if kind == "samples" and options.gap is not None and not are_names(readings):
         is_recent = _is_recent_change(readings, times, row_parts, options.gap)
-        rows, times, row_parts = rows[is_recent], times[is_recent], row_parts[is_recent]
+        row_order, times, row_parts = row_order[is_recent], times[is_recent], row_parts[is_recent]
         readings, is_up = readings[is_recent], is_up[is_recent]
         if repeated_rows := int((~is_recent).sum()):
             notes = (*notes, f"{repeated_rows} rows repeat a value for over {options.gap:g} s: left out")
@@ -306,7 +317,7 @@ def _put_on_ticks(recording: Readings, table: Table, values: Values, clock: Cloc
     tick_values = readings[ticks.rows]
     tick_values[empty_ticks] = None  # NaN among numbers
     if moments is None:
-        row_of_tick, filled_ticks, is_replayable = rows[ticks.rows], np.flatnonzero(ticks.rows >= 0), True
+        row_of_tick, filled_ticks, is_replayable = row_order[ticks.rows], np.flatnonzero(ticks.rows >= 0), True
         row_of_tick[empty_ticks] = -1
         moments = np.interp(np.arange(len(row_of_tick)), filled_ticks, times[ticks.rows[filled_ticks]])
     else:  # rows are ticks as a replay of changes counts them: from the first row on
@@ -317,16 +328,16 @@ def _put_on_ticks(recording: Readings, table: Table, values: Values, clock: Cloc
         notes = (*notes, "times have no zone: taken for UTC (--zone Europe/Berlin for another)")
     if clock.repeats:
         notes = (*notes, f"{clock.repeats} rows are in local hours that come twice, told apart by their order")
-    first, last = (float(times.min()), float(times.max())) if clock.dated else (None, None)
+    first_time, last_time = (float(times.min()), float(times.max())) if clock.dated else (None, None)
     facts = facts._replace(
-        rows=len(rows),
+        rows=len(row_order),
         row_kind=kind,
         why=kind_reason,
         steps_seconds=tuple(np.quantile(steps.all, [0.05, 0.5, 0.95]).tolist()),
         longest_hold_seconds=float(hold_seconds[is_up].max(initial=0.0)) if kind == "changes" else None,
         gaps=int((np.diff(ticks.segments) != 0).sum()),
-        first=first,
-        last=last,
+        first=first_time,
+        last=last_time,
         replayable=table.plain and is_replayable,
         period_seconds=ticks.period_seconds,
     )
@@ -382,7 +393,7 @@ def _rows_by_time(clock: Clock, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]
     Raises:
         FuguError: the clock was never set.
     """
-    rows, notes = np.arange(len(row_parts), dtype=np.int64), list[str]()
+    usable_rows, notes = np.arange(len(row_parts), dtype=np.int64), list[str]()
     if clock.dated:
         is_unset = clock.times < LEAST_DATED
         if is_unset.all():
@@ -391,12 +402,12 @@ def _rows_by_time(clock: Clock, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]
             )
         if is_unset.any():
             notes.append(f"{int(is_unset.sum())} rows are of before 2000, when the clock was not set: left out")
-            rows = rows[~is_unset]
-        if (is_far := _is_far_from_most(clock.times[rows])).any():
+            usable_rows = usable_rows[~is_unset]
+        if (is_far := _is_far_from_most(clock.times[usable_rows])).any():
             notes.append(f"{int(is_far.sum())} rows are over a year from all others, as of a wrong clock: left out")
-            rows = rows[~is_far]
-    order, order_notes = in_order(clock.times[rows], row_parts[rows])
-    return rows[order], (*notes, *order_notes)
+            usable_rows = usable_rows[~is_far]
+    order, order_notes = in_order(clock.times[usable_rows], row_parts[usable_rows])
+    return usable_rows[order], (*notes, *order_notes)
 
 
 def _is_far_from_most(times: Floats) -> Bools:
@@ -404,8 +415,8 @@ def _is_far_from_most(times: Floats) -> Bools:
     order = np.argsort(times, kind="stable")
     groups = np.empty(len(times), dtype=np.int64)
     groups[order] = np.concatenate([[0], np.cumsum(np.diff(times[order]) > _YEAR)])
-    counts = np.bincount(groups)
-    return np.asarray((groups != counts.argmax()) & (counts.max() >= _MOST_OF_ALL * len(times)))
+    group_sizes = np.bincount(groups)
+    return np.asarray((groups != group_sizes.argmax()) & (group_sizes.max() >= _MOST_OF_ALL * len(times)))
 
 
 def _parts_of(table: Table) -> Ints:
@@ -416,8 +427,8 @@ def _parts_of(table: Table) -> Ints:
 
 def _only_series_name(table: Table) -> str | None:
     """Return the name of the only series of a table; None if there are none or several."""
-    keys = table.keys or [name for name in table.columns if name.lower() == _ENTITY]
-    names = {cell for key in keys for cell in table.columns[key]}
+    key_columns = table.keys or [name for name in table.columns if name.lower() == _ENTITY]
+    names = {cell for column in key_columns for cell in table.columns[column]}
     return names.pop() if len(names) == 1 else None
 
 
@@ -427,12 +438,12 @@ def kind_of_values(readings: Readings) -> Kind:
     Raises:
         FuguError: there are no readings, or they never change.
     """
-    values = readings.values[readings.present]
-    if not values.size:
+    present_readings = readings.values[readings.present]
+    if not present_readings.size:
         raise FuguError(f"{readings.source}: no row has a reading in column {readings.column}")
-    if not readings.named and not has_few(values):
+    if not readings.named and not has_few(present_readings):
         return "numbers"
-    levels = np.unique([name.casefold() for name in {*values}] if readings.named else values)
+    levels = np.unique([name.casefold() for name in {*present_readings}] if readings.named else present_readings)
     if len(levels) == 1:
         raise FuguError(f"{readings.source}: column {readings.column} never changes: there is nothing to plan from")
     if readings.named:
@@ -442,27 +453,27 @@ def kind_of_values(readings: Readings) -> Kind:
     return "on/off" if levels.tolist() == [0.0, 1.0] else "levels"
 
 
-def joined(recordings: Sequence[Readings]) -> Readings:
+def join_readings(recordings: Sequence[Readings]) -> Readings:
     """Join the readings of several donors, one after another. `source` becomes the number of recordings.
 
     Raises:
         FuguError: the ticks or the readings are not of one kind.
     """
-    first = recordings[0]
+    first_donor = recordings[0]
     if len(recordings) == 1:
-        return first
+        return first_donor
     for number, recording in enumerate(recordings, 1):
-        if recording.named != first.named or recording.steady != first.steady:
+        if recording.named != first_donor.named or recording.steady != first_donor.steady:
             raise FuguError(f"recording {number} has other readings than the first: names, numbers and events differ")
-        if first.steady and abs(recording.period / first.period - 1.0) > _SAME_PERIOD:
+        if first_donor.steady and abs(recording.period / first_donor.period - 1.0) > _SAME_PERIOD:
             raise FuguError(
-                f"recording {number} has a reading every {recording.period:g} s, the first every {first.period:g} s: "
-                "one policy has one tick"
+                f"recording {number} has a reading every {recording.period:g} s, the first every "
+                f"{first_donor.period:g} s: one policy has one tick"
             )
     lengths = (len(recording.segments) for recording in recordings[:-1])
     is_start = [np.diff(recording.segments, prepend=recording.segments[0] - 1) != 0 for recording in recordings]
     moments = [recording.moments for recording in recordings if recording.moments is not None]
-    joined_readings = first._replace(
+    joined_readings = first_donor._replace(
         values=np.concatenate([recording.values for recording in recordings]),
         segments=np.cumsum(np.concatenate(is_start)).astype(np.int64),
         source=f"{len(recordings)} recordings",

@@ -77,8 +77,8 @@ def _keys_question(evidence: Evidence) -> _Question | None:
         return None
     key = max(evidence.keys, key=lambda key: (key.named, len(key.counts)))
     # Names in a column that is called like no key may be readings.
-    shown_names = sorted(key.counts.items(), key=lambda pair: -pair[1])[:_MOST_SHOWN] if key.named else []
-    options = [Option(("--only", f"{key.column}={name}"), f"{count} rows") for name, count in shown_names]
+    shown_names = sorted(key.counts.items(), key=lambda name_count: -name_count[1])[:_MOST_SHOWN] if key.named else []
+    options = [Option(("--only", f"{key.column}={name}"), f"{row_count} rows") for name, row_count in shown_names]
     if len(shown_names) < len(key.counts):
         options.append(Option(("--only", f"{key.column}=NAME"), f"one of {len(key.counts) - len(shown_names)} names"))
     options.append(Option(("--as-it-is", "keys"), "all rows are of one sensor"))
@@ -135,9 +135,9 @@ def _rows_question(evidence: Evidence) -> _Question | None:
     """Ask for the kind of rows if steps of time and readings do not show it."""
     if evidence.kind is not None or evidence.steps is None:
         return None
-    low, high = np.quantile(evidence.steps.all, [0.05, 0.95])
+    short_step, long_step = np.quantile(evidence.steps.all, [0.05, 0.95])
     return (
-        f"rows are {low:.3g} to {high:.3g} s apart, which says not what they are",
+        f"rows are {short_step:.3g} to {long_step:.3g} s apart, which says not what they are",
         [
             Option(("--rows", "samples"), f"readings on a clock of {evidence.steps.median:g} s, some absent"),
             Option(("--rows", "changes"), "each value holds until the next"),
@@ -153,14 +153,14 @@ def _codes_question(evidence: Evidence) -> _Question | None:
     readings = evidence.numbers[~np.isnan(evidence.numbers)]
     if has_few(readings):
         return None
-    values, counts = np.unique(readings, return_counts=True)
-    codes, steps = [], np.diff(values)
+    levels, level_counts = np.unique(readings, return_counts=True)
+    codes, steps = [], np.diff(levels)
     distances = np.minimum(np.append(np.inf, steps), np.append(steps, np.inf))
     for index in sorted(np.argsort(distances)[-_MOST_CODES:].tolist()):
-        low, high = np.quantile(readings[readings != values[index]], [0.25, 0.75], method="inverted_cdf")
-        spread = max(high - low, np.subtract(*np.quantile(np.delete(values, index), [0.75, 0.25])))
-        if counts[index] >= 3 and distances[index] > 2.0 * spread > 0.0:
-            codes.append(f"{values[index]:g}")
+        low, high = np.quantile(readings[readings != levels[index]], [0.25, 0.75], method="inverted_cdf")
+        spread = max(high - low, np.subtract(*np.quantile(np.delete(levels, index), [0.75, 0.25])))
+        if level_counts[index] >= 3 and distances[index] > 2.0 * spread > 0.0:
+            codes.append(f"{levels[index]:g}")
     if not codes:
         return None
     return (

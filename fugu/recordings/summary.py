@@ -131,13 +131,13 @@ def _date(moment: float) -> str:
 def _number_bars(values: Floats, cell_of_tick: Ints) -> list[str]:
     """Draw the mean of each cell's ticks as a bar; return the bars and their legend."""
     is_present = ~np.isnan(values)
-    counts = np.bincount(cell_of_tick, is_present)
+    present_counts = np.bincount(cell_of_tick, is_present)
     with np.errstate(invalid="ignore"):
-        means = np.bincount(cell_of_tick, np.where(is_present, values, 0.0)) / counts
-    low, high = float(np.nanmin(means)), float(np.nanmax(means))
-    step = (high - low) / len(_BARS) or 1.0
-    bars = [" " if math.isnan(mean) else _BARS[min(int((mean - low) / step), len(_BARS) - 1)] for mean in means]
-    return ["".join(bars), f"means of {_span(cell_of_tick)}, {low:.4g} to {high:.4g}"]
+        means = np.bincount(cell_of_tick, np.where(is_present, values, 0.0)) / present_counts
+    lowest_mean, highest_mean = float(np.nanmin(means)), float(np.nanmax(means))
+    step = (highest_mean - lowest_mean) / len(_BARS) or 1.0
+    bars = [" " if math.isnan(mean) else _BARS[min(int((mean - lowest_mean) / step), len(_BARS) - 1)] for mean in means]
+    return ["".join(bars), f"means of {_span(cell_of_tick)}, {lowest_mean:.4g} to {highest_mean:.4g}"]
 
 
 def _name_letters(values: Cells, cell_of_tick: Ints) -> list[str]:
@@ -179,8 +179,8 @@ def plain_csv(readings: Readings) -> str:
         columns = {"time": times, "value": cells}
         if facts.gaps:
             columns["seg"] = [*map(str, segments)]
-        rows = compress(zip(*columns.values(), strict=True), ~readings.absent)
-        return "\n".join([",".join(columns), *map(",".join, rows), ""])
+        csv_rows = compress(zip(*columns.values(), strict=True), ~readings.absent)
+        return "\n".join([",".join(columns), *map(",".join, csv_rows), ""])
     lines = ["last_changed,value"]
     for tick, (time, cell) in enumerate(zip(times, cells, strict=True)):
         is_start = tick == 0 or segments[tick] != segments[tick - 1]

@@ -98,14 +98,14 @@ def chunks(elements: Iterable[_T]) -> Iterator[list[_T]]:
         yield chunk
 
 
-def names_of(rows: Iterable[Iterable[str]]) -> list[str]:
+def names_of(name_rows: Iterable[Iterable[str]]) -> list[str]:
     """Return the different names in rows of names; of more than `MOST_COLUMNS` only as many as `table_of` refuses."""
-    return [*dict.fromkeys(chain.from_iterable(rows))][: MOST_COLUMNS + 1]
+    return [*dict.fromkeys(chain.from_iterable(name_rows))][: MOST_COLUMNS + 1]
 
 
-def refuse_columns(file: File, count: int) -> None:
+def refuse_columns(file: File, column_count: int) -> None:
     """Raise FuguError if a file has more columns than a table can have."""
-    if count > MOST_COLUMNS:
+    if column_count > MOST_COLUMNS:
         raise FuguError(f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it")
 
 
@@ -136,10 +136,10 @@ def table_of(form: str, file: File, blocks: Iterable[Block], **table_fields: obj
     """
     lines: list[int] = []
     columns: dict[str, list[str]] = {}
-    for numbers, block in blocks:
+    for line_numbers, block in blocks:
         for name in dict.fromkeys((*columns, *block)):
-            columns.setdefault(name, [""] * len(lines)).extend(block.get(name) or [""] * len(numbers))
-        lines += numbers
+            columns.setdefault(name, [""] * len(lines)).extend(block.get(name) or [""] * len(line_numbers))
+        lines += line_numbers
         if len(lines) > MOST_ROWS:
             raise FuguError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
         refuse_columns(file, len(columns))

@@ -141,14 +141,14 @@ def kind_of(
 
 def _explains(steps: Steps, column: Floats) -> bool:
     """Return whether a column of numbers correlates with the steps in seconds, or with the rates per minute."""
-    values = column[steps.at]
-    is_usable = steps.is_inside & np.isfinite(values)
+    numbers = column[steps.at]
+    is_usable = steps.is_inside & np.isfinite(numbers)
     if is_usable.sum() < _FEWEST:
         return False
-    values, step_seconds = values[is_usable], steps.all[is_usable]
-    if not values.std() or not step_seconds.std():
+    numbers, step_seconds = numbers[is_usable], steps.all[is_usable]
+    if not numbers.std() or not step_seconds.std():
         return False
-    return any(float(np.corrcoef(values, cause)[0, 1]) > _EXPLAINED for cause in (60.0 / step_seconds, step_seconds))
+    return any(float(np.corrcoef(numbers, cause)[0, 1]) > _EXPLAINED for cause in (60.0 / step_seconds, step_seconds))
 
 
 def ticks_of(kind: RowKind, times: Floats, row_parts: Ints, is_up: Bools, steps: Steps, period: float | None) -> Ticks:
@@ -196,14 +196,14 @@ def _from_samples(times: Floats, row_parts: Ints, steps: Steps, period: float | 
         _, first_rows = np.unique(stretches, return_index=True)
         tick_steps = np.diff(np.round((times - times[first_rows][stretches]) / step))
     tick_of_row = np.append(0, np.cumsum(np.where(is_gap, 1, tick_steps).astype(np.int64)))
-    rows = np.full(int(tick_of_row[-1]) + 1, -1, dtype=np.int64)
-    rows[tick_of_row] = np.arange(len(times))
-    segments = stretches[np.searchsorted(tick_of_row, np.arange(len(rows)), side="right") - 1]
-    if absent_rows := int((rows < 0).sum()):
+    row_of_tick = np.full(int(tick_of_row[-1]) + 1, -1, dtype=np.int64)
+    row_of_tick[tick_of_row] = np.arange(len(times))
+    segments = stretches[np.searchsorted(tick_of_row, np.arange(len(row_of_tick)), side="right") - 1]
+    if absent_rows := int((row_of_tick < 0).sum()):
         notes = (*notes, f"{absent_rows} rows are absent: ticks without a reading")
-    if overwritten_rows := len(times) - int((rows >= 0).sum()):
+    if overwritten_rows := len(times) - int((row_of_tick >= 0).sum()):
         notes = (*notes, f"{overwritten_rows} rows are of the tick of the next one: left out")
-    return Ticks(rows, segments, step, True, notes)
+    return Ticks(row_of_tick, segments, step, True, notes)
 
 
 def look_at(times: Floats, first: int, end: int, step: float) -> tuple[Ints, Floats]:
@@ -218,18 +218,18 @@ def _from_changes(times: Floats, row_parts: Ints, is_up: Bools, period: float | 
     A row of a source that is down begins a gap until the next row. The default period is a minute, or a second for logs
     shorter than ten hours.
     """
-    starts = np.flatnonzero(np.diff(row_parts, prepend=row_parts[0] - 1))
-    ends = np.append(starts[1:], len(times))
-    span = float((times[ends - 1] - times[starts]).sum())
+    part_starts = np.flatnonzero(np.diff(row_parts, prepend=row_parts[0] - 1))
+    part_ends = np.append(part_starts[1:], len(times))
+    span = float((times[part_ends - 1] - times[part_starts]).sum())
     step = period or (_MINUTE if span >= _LONG else 1.0)
     if span / step > _MOST_TICKS:
         raise FuguError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
-    rows, segments, moments, segment_count = [], [], [], 0
-    for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        row_of_tick, look_times = look_at(times, first, end, step)
+    tick_rows, segments, moments, segment_count = [], [], [], 0
+    for start, end in zip(part_starts.tolist(), part_ends.tolist(), strict=True):
+        row_of_tick, look_times = look_at(times, start, end, step)
         is_alive = is_up[row_of_tick]
         is_start = np.append(True, is_alive[1:] != is_alive[:-1])
-        rows.append(row_of_tick[is_alive])
+        tick_rows.append(row_of_tick[is_alive])
         moments.append(look_times[is_alive])
         segments.append((segment_count + np.cumsum(is_start))[is_alive])
         segment_count += int(is_start.sum())
@@ -237,4 +237,4 @@ def _from_changes(times: Floats, row_parts: Ints, is_up: Bools, period: float | 
     notes = [f"a log of changes: each value holds until the next, looked at every {step:g} s{period_hint}"]
     if not is_up.all():
         notes.append("times at which the source did not work are gaps")
-    return Ticks(np.concatenate(rows), np.concatenate(segments), step, True, tuple(notes), np.concatenate(moments))
+    return Ticks(np.concatenate(tick_rows), np.concatenate(segments), step, True, tuple(notes), np.concatenate(moments))

@@ -82,7 +82,7 @@ def attack(
         for file in files:
             progress(file.name)
             for release in drawn_releases(any_policy, file, **reading.texts()):
-                trials += release.attacked(known)
+                trials += release.trials(known)
                 stretches += attack_released_stretches(any_policy, *release[:4])
     conditions = [sum_window.condition for sum_window in any_policy.sums] if isinstance(any_policy, Policy) else []
     return attacked_recordings(trials, stretches, conditions)

@@ -24,7 +24,7 @@ from fugu.planning.true_class import attack_model
 from fugu.privacy.chain_fit import fit, joint_states
 from fugu.privacy.chain_model import MOST_STREAMS, StreamStates
 from fugu.recordings.options import ReadOptions
-from fugu.recordings.places import read_traces, resampled
+from fugu.recordings.places import read_traces, resample
 from fugu_cli.view.terminal import working
 
 __all__ = ["fit_places", "fit_recordings"]
@@ -134,7 +134,7 @@ def fit_places(file: Path, options: ReadOptions, cell: float | None, order: int,
     with working(f"fitting {file.name}"):
         traces = read_traces(file, options)
         if options.period is not None:
-            traces = resampled(traces, options.period)
+            traces = resample(traces, options.period)
         model = fit_grid(traces, _METRES if cell is None else positive(cell, "cell"), period_seconds=options.period)
         document = grid_document(model, traces) if order == 1 else order_two_document(model, traces)
     if output is not None:

@@ -145,7 +145,7 @@ class Published(NamedTuple):
             raise FuguError(f"the recording is of ticks {begin}..{end - 1}: at most {_MOST_TICKS:,} can be attacked")
         states, segments = np.full(end - begin, -1, dtype=np.int64), np.zeros(end - begin, dtype=np.int64)
         if truth is not None and all_frames:
-            states, segments = truth.numbered(begin, end).at(np.arange(begin, end), loop=loop)
+            states, segments = truth.between(begin, end).at(np.arange(begin, end), loop=loop)
         return cls(policy, begin, states, segments, _symbol_array(policy, frames, end - begin, begin), counts, releases)
 
     def windows(self, name: str) -> list[WindowFrame]:

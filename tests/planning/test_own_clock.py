@@ -51,7 +51,7 @@ def test_a_recording_of_seconds_is_taken_every_minute_for_a_policy_of_minutes(tm
     assert states_read.tolist() == states
     assert not np.diff(segments).any()
     whole = write(tmp_path / "minutes.csv", [f"{START + 60 * place},{state}" for place, state in enumerate(states)])
-    [by_second], [by_minute] = (list(released(policy, file, AS_FOUND).attacked()) for file in (seconds, whole))
+    [by_second], [by_minute] = (list(released(policy, file, AS_FOUND).trials()) for file in (seconds, whole))
     assert by_second.attacks == by_minute.attacks
     with pytest.raises(PlanningError, match=r"a reading every 60 s, and the policy a tick every 90 s"):
         states_by(policy_of(90), whole, AS_FOUND)
@@ -90,9 +90,9 @@ def test_the_truth_is_placed_by_its_times_or_as_an_agent_replays_it(tmp_path: Pa
     policy = policy_of(60)
     policy = policy.model_copy(update={"clock": Clock(epoch_us=(START - 300) * 10**6, period_us=60 * 10**6)})
     truth = truth_by(policy, write(tmp_path / "seconds.csv", rows), AS_FOUND)
-    heard = truth.numbered(0, 100)
+    heard = truth.between(0, 100)
     assert (heard.first, heard.states.tolist()) == (5, states)
-    assert truth.numbered(10_000, 10_100) == truth.replayed
+    assert truth.between(10_000, 10_100) == truth.replayed
     assert truth.replayed.states.tolist() == states
     ticks = np.array([4, 5, 604, 605])
     assert heard.at(ticks, loop=False)[0].tolist() == [-1, states[0], states[-1], -1]

@@ -20,7 +20,7 @@ from fugu.planning.policy_builder import Target
 from fugu.planning.profiles import Profile
 from fugu.planning.question import Cut, Part, Question
 from fugu.recordings.options import ReadOptions
-from fugu.recordings.readings import Readings, joined, read_readings
+from fugu.recordings.readings import Readings, join_readings, read_readings
 
 pytestmark = pytest.mark.usefixtures("planned_once")
 
@@ -42,7 +42,7 @@ def test_shares_of_blocks_are_those_of_the_local_times() -> None:
     """By zoneinfo, over weeks in which the clock changes; a tick without a state is in no share."""
     readings, zone = habit(), ZoneInfo("Europe/Berlin")
     assert readings.moments is not None
-    profile = Profile.recorded(readings, Question(blocks="6h/Europe/Berlin"), (1,))
+    profile = Profile.of_recording(readings, Question(blocks="6h/Europe/Berlin"), (1,))
     states = np.where(np.arange(len(readings.segments)) % 50 == 7, -1, np.asarray(readings.values)).astype(np.int64)
     rows = np.arange(100, 3000)
     [parts] = profile.block_of_ticks
@@ -117,7 +117,7 @@ def test_coarser_parts_are_tried_where_parts_of_four_hours_are_of_no_use() -> No
 
 
 def test_parts_of_a_zone_are_those_of_every_usual_length() -> None:
-    profile = Profile.recorded(habit(2), Question(blocks="/Europe/Berlin"), (1,))
+    profile = Profile.of_recording(habit(2), Question(blocks="/Europe/Berlin"), (1,))
     assert [(place.seconds // 3600, place.zone) for place in profile.block_of_ticks] == [
         (h, "Europe/Berlin") for h in (4, 6, 8)
     ]
@@ -145,10 +145,10 @@ def test_ticks_have_the_times_of_their_rows(tmp_path: Path) -> None:
     assert log.moments is not None
     assert log.moments.tolist() == [SINCE - 3600 + 60 * n for n in range(len(log.segments))]
     assert (even.offsets, log.offsets) == ((), ("+01:00",))
-    both = joined([even, even])
+    both = join_readings([even, even])
     assert both.moments is not None
     assert both.moments.tolist() == 2 * even.moments.tolist()
-    assert joined([even, even._replace(moments=None)]).moments is None
+    assert join_readings([even, even._replace(moments=None)]).moments is None
 
 
 @pytest.mark.long

@@ -126,12 +126,12 @@ def _shape(cell: str) -> str:
     return re.sub(r"\d+(\.\d+)?", "0", cell.strip())
 
 
-def is_data(header: list[str], body: list[list[str]]) -> bool:
+def is_data(header: list[str], rows_below: list[list[str]]) -> bool:
     """Return whether a first row is a reading: it holds amounts, or cells like those below."""
     if any(_is_amount(cell) for cell in header) or not any(header):
         return True
     for column, name in enumerate(header):
-        cells = {row[column].strip() for row in body if column < len(row)}
+        cells = {row[column].strip() for row in rows_below if column < len(row)}
         if (name and name in cells) or ((shape := _shape(name)) != name and shape in map(_shape, cells)):
             return True
     return False
@@ -144,18 +144,18 @@ def _rows_of_units(body: list[list[str]]) -> int:
         for column in range(min(map(len, body), default=0))
         if sum(_is_amount(row[column]) for row in body[2:]) > 0.9 * len(body[2:])
     ]
-    rows = 0
-    while rows < 2 < len(body) and columns and not any(_is_amount(body[rows][column]) for column in columns):
-        rows += 1
-    return rows
+    unit_rows = 0
+    while unit_rows < 2 < len(body) and columns and not any(_is_amount(body[unit_rows][column]) for column in columns):
+        unit_rows += 1
+    return unit_rows
 
 
 def _names(header: list[str]) -> list[str]:
     """Make names of columns unique: an empty or repeated name gets the column's number."""
     names: list[str] = []
-    for number, name in enumerate(header, 1):
+    for column_number, name in enumerate(header, 1):
         while not name or name in names:
-            name = f"{name or 'column'}_{number}"
+            name = f"{name or 'column'}_{column_number}"
         names.append(name)
     return names
 
@@ -181,9 +181,9 @@ class _Body(NamedTuple):
                 return
             if lines[head_line] in chunk or (cells := _cells_of(chunk, self.sign, width)) is None:
                 break
-            rows = len(cells) // width
-            yield range(line, line + rows), {name: cells[column::width] for column, name in enumerate(names)}
-            line, chunk = line + rows, ""
+            row_count = len(cells) // width
+            yield range(line, line + row_count), {name: cells[column::width] for column, name in enumerate(names)}
+            line, chunk = line + row_count, ""
         for line_numbers, block in self._rows(chain(StringIO(chunk, newline=""), text), line - 1):
             yield line_numbers, dict(zip(names, zip(*block, strict=True), strict=True))
 
@@ -196,14 +196,16 @@ class _Body(NamedTuple):
             last_line = line
             return line
 
-        rows = csv.reader(map(remember_line, text), delimiter=self.sign)
-        total = 0
-        for block in chunks(rows):
-            lines: Sequence[int] = range(offset + total + 1, offset + rows.line_num + 1)
+        parsed_rows = csv.reader(map(remember_line, text), delimiter=self.sign)
+        lines_before = offset
+        for block in chunks(parsed_rows):
+            lines: Sequence[int] = range(lines_before + 1, offset + parsed_rows.line_num + 1)
             if len(lines) != len(block):  # of cells with several lines
-                ends = accumulate((1 + sum(cell.count("\n") for cell in row) for row in block), initial=offset + total)
-                lines = [*islice(ends, 1, None)]
-            total = rows.line_num
+                line_ends = accumulate(
+                    (1 + sum(cell.count("\n") for cell in row) for row in block), initial=lines_before
+                )
+                lines = [*islice(line_ends, 1, None)]
+            lines_before = offset + parsed_rows.line_num
             for index, row in enumerate(block):
                 if len(row) == width and row != header:
                     continue
@@ -235,7 +237,7 @@ def _cells_of(chunk: str, sign: str, width: int) -> list[str] | None:
     chunk = chunk if chunk.endswith("\n") else f"{chunk}\n"
     signs = np.frombuffer(chunk.encode(), dtype=np.uint8)
     signs = signs[(signs == ord("\n")) | (signs == ord(sign))]
-    row = [ord(sign)] * (width - 1) + [ord("\n")]
-    if len(signs) % width or (signs.reshape(-1, width) != row).any() or (width == 1 and "\n\n" in f"\n{chunk}"):
+    row_signs = [ord(sign)] * (width - 1) + [ord("\n")]
+    if len(signs) % width or (signs.reshape(-1, width) != row_signs).any() or (width == 1 and "\n\n" in f"\n{chunk}"):
         return None
     return chunk[:-1].replace("\n", sign).split(sign)

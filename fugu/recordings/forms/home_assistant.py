@@ -27,9 +27,9 @@ _FEWEST_MEANS = 12
 
 def _header(file: File) -> list[str]:
     """Return the column names in the first line of a file, in small letters."""
-    first = next(iter(file.first_lines), "")
-    sign = next((sign for sign in "\t;" if sign in first), ",")
-    return [name.strip().strip('"').lower() for name in first.split(sign)]
+    first_line = next(iter(file.first_lines), "")
+    sign = next((sign for sign in "\t;" if sign in first_line), ",")
+    return [name.strip().strip('"').lower() for name in first_line.split(sign)]
 
 
 def _read_named(file: File, names: Collection[str], min_cells: int | None = None) -> Table:
@@ -74,11 +74,11 @@ def _read_response(file: File, row_filter: RowFilter) -> Table:
 
     def states(elements: Iterator[Any]) -> Iterator[tuple[int, Any]]:
         entity = ""
-        for number, state in enumerate(elements, 1):
+        for element_number, state in enumerate(elements, 1):
             entity = cell(state.get(_ENTITY)) or entity
             time = state.get(_TIMES[0]) or state.get(_TIMES[1])
             if entity_wanted in (None, entity):
-                yield number, {_ENTITY: entity, _STATE: cell(state.get(_STATE)), _TIMES[0]: cell(time)}
+                yield element_number, {_ENTITY: entity, _STATE: cell(state.get(_STATE)), _TIMES[0]: cell(time)}
 
     table = table_of_items("Home Assistant's answer of /api/history/period", file, states, is_nested=True)
     return _change_table(table, _TIMES[0])
@@ -92,8 +92,8 @@ def _read_statistics(file: File, _row_filter: RowFilter) -> Table:
     """Read means, minima and maxima of hours or five minutes; the mean is the value, else the state or the sum."""
     time = next(name for name in _STARTS if name in _header(file))
     table = _read_named(file, (_SERIES, time))
-    value = next((name for name in ("mean", "state", "sum") if any(table.columns.get(name, ()))), None)
-    table_fields = {"form": "Home Assistant's statistics", "time": time, "value": value, "keys": (_SERIES,)}
+    value_column = next((name for name in ("mean", "state", "sum") if any(table.columns.get(name, ()))), None)
+    table_fields = {"form": "Home Assistant's statistics", "time": time, "value": value_column, "keys": (_SERIES,)}
     return table._replace(**table_fields, changes=False, plain=False)  # type: ignore[arg-type]
 
 

@@ -25,31 +25,31 @@ _TRUTH = {"t": "true", "T": "true", "f": "false", "F": "false"}
 
 def _read_annotated(file: File, row_filter: RowFilter) -> Table:
     """Read the rows of all tables of a file, each below its own header; tags tell series apart."""
-    keys: dict[str, None] = {}
+    header_names: dict[str, None] = {}
 
     def records() -> Iterator[tuple[int, dict[str, str]]]:
         with file.text() as text:
-            rows = csv.reader(text)
+            csv_rows = csv.reader(text)
             header, defaults, is_header_next = list[str](), list[str](), True
-            for row in rows:
+            for row in csv_rows:
                 if not any(row) or row[0].startswith("#"):
                     defaults, is_header_next = row if row and row[0] == "#default" else defaults, True
                 elif is_header_next:
                     header, is_header_next = [cell.strip() for cell in row], False
-                    keys.update(dict.fromkeys(header))
+                    header_names.update(dict.fromkeys(header))
                 elif len(row) != len(header):
-                    raise FuguError(f"{file.name}: line {rows.line_num} has {len(row)} columns, not {len(header)}")
+                    raise FuguError(f"{file.name}: line {csv_rows.line_num} has {len(row)} columns, not {len(header)}")
                 else:
                     cells = zip(header, row, [*defaults, *[""] * len(header)], strict=False)
                     record = {name: cell.strip() or preset for name, cell, preset in cells if name not in _NOT_READINGS}
-                    if all(record.get(name) == value for name, value in row_filter.items()):
-                        yield rows.line_num, record
+                    if all(record.get(name) == wanted_cell for name, wanted_cell in row_filter.items()):
+                        yield csv_rows.line_num, record
 
     try:
         table = table_of("InfluxDB's annotated CSV", file, in_blocks(records()))
     except csv.Error:
         raise FuguError(f"{file.name} is no annotated CSV that can be read") from None
-    tags = [key for key in keys if key not in (*_NOT_READINGS, _TIME, _VALUE)]
+    tags = [key for key in header_names if key not in (*_NOT_READINGS, _TIME, _VALUE)]
     return _series_table(table, _TIME, tags)._replace(value=_VALUE if _VALUE in table.columns else None)
 
 
@@ -66,36 +66,36 @@ def _is_line_protocol(file: File) -> bool:
 
 def _read_lines(file: File, row_filter: RowFilter) -> Table:
     """Read a row from each line: fields are columns, the measurement and tags tell series apart."""
-    keys: dict[str, None] = {"measurement": None}
+    tag_names: dict[str, None] = {"measurement": None}
 
     def blocks() -> Iterator[Block]:
         with file.text() as text:
             lines = ((n, line.rstrip("\r\n")) for n, line in enumerate(text, 1) if line.strip() and line[0] != "#")
-            for chunk in chunks(lines):
-                line_numbers: Sequence[int] = [number for number, _ in chunk]
-                line_parts = [_line_parts(line) for _, line in chunk]
+            for numbered_lines in chunks(lines):
+                line_numbers: Sequence[int] = [line_number for line_number, _ in numbered_lines]
+                line_parts = [_line_parts(line) for _, line in numbered_lines]
                 if None in line_parts:
                     raise FuguError(f"{file.name}: line {line_numbers[line_parts.index(None)]} is no line protocol")
-                series, fields, times = zip(*line_parts, strict=True)
+                series, field_texts, times = zip(*line_parts, strict=True)
                 tags = {key: _series_tags(key) for key in dict.fromkeys(series)}
                 names = names_of(tags.values())
-                keys.update(dict.fromkeys(names))
+                tag_names.update(dict.fromkeys(names))
                 columns = {"time": times} | {name: [tags[key].get(name, "") for key in series] for name in names}
-                columns |= _field_columns(fields)
+                columns |= _field_columns(field_texts)
                 if row_filter:
-                    rows = [row for row in range(len(line_numbers)) if _passes_filter(columns, row, row_filter)]
-                    line_numbers = [line_numbers[row] for row in rows]
-                    columns = {name: [cells[row] for row in rows] for name, cells in columns.items()}
+                    passing_rows = [row for row in range(len(line_numbers)) if _passes_filter(columns, row, row_filter)]
+                    line_numbers = [line_numbers[row] for row in passing_rows]
+                    columns = {name: [cells[row] for row in passing_rows] for name, cells in columns.items()}
                 yield line_numbers, columns
 
-    return _series_table(table_of("InfluxDB's line protocol", file, blocks()), "time", [*keys])
+    return _series_table(table_of("InfluxDB's line protocol", file, blocks()), "time", [*tag_names])
 
 
 LINE_PROTOCOL = Form(_is_line_protocol, _read_lines)
 
 
 def _passes_filter(columns: dict[str, Sequence[str]], row: int, row_filter: RowFilter) -> bool:
-    return all(name in columns and columns[name][row] == value for name, value in row_filter.items())
+    return all(name in columns and columns[name][row] == wanted_cell for name, wanted_cell in row_filter.items())
 
 
 def _series_table(table: Table, time: str, tags: Sequence[str]) -> Table:
@@ -103,7 +103,7 @@ def _series_table(table: Table, time: str, tags: Sequence[str]) -> Table:
     has_times = any(table.columns.get(time, ()))
     columns = {name: cells for name, cells in table.columns.items() if has_times or name != time}
     return table._replace(
-        columns=columns, time=time if has_times else None, keys=tuple(key for key in tags if key in columns)
+        columns=columns, time=time if has_times else None, keys=tuple(tag for tag in tags if tag in columns)
     )
 
 
@@ -118,31 +118,31 @@ def _line_parts(line: str) -> tuple[str, str, str] | None:
 
 
 @lru_cache(maxsize=1024)
-def _series_tags(text: str) -> dict[str, str]:
+def _series_tags(series_text: str) -> dict[str, str]:
     """Return the measurement and the tags of a series by name."""
-    match = _NAME.match(text)
-    tags = _PART.findall(text, 0 if match is None else match.end())
+    match = _NAME.match(series_text)
+    tags = _PART.findall(series_text, 0 if match is None else match.end())
     return {"measurement": _plain(match[1] if match else "")} | {_plain(key): _plain(value) for key, value in tags}
 
 
 def _field_columns(texts: Sequence[str]) -> dict[str, Sequence[str]]:
     """Return the values of fields by name, one for each line. Lines with equal fields are split together."""
-    names = [pair.partition("=")[0] for pair in texts[0].split(",")]
+    names = [field.partition("=")[0] for field in texts[0].split(",")]
     pieces = ",".join(texts).split(",")
     columns = [pieces[column :: len(names)] for column in range(len(names))]
     is_uniform = len(pieces) == len(names) * len(texts) and not any('"' in text or "\\" in text for text in texts)
     if is_uniform and all(
         cell.startswith(f"{name}=") for name, cells in zip(names, columns, strict=True) for cell in cells
     ):
-        pairs = zip(names, columns, strict=True)
-        return {name: _texts_of_field([cell[len(name) + 1 :] for cell in cells]) for name, cells in pairs}
-    rows = [{_plain(key): value for key, value in _PART.findall(text)} for text in texts]
-    return {name: _texts_of_field([row.get(name, "") for row in rows]) for name in names_of(rows)}
+        named_columns = zip(names, columns, strict=True)
+        return {name: _texts_of_field([cell[len(name) + 1 :] for cell in cells]) for name, cells in named_columns}
+    line_fields = [{_plain(key): value for key, value in _PART.findall(text)} for text in texts]
+    return {name: _texts_of_field([fields.get(name, "") for fields in line_fields]) for name in names_of(line_fields)}
 
 
-def _plain(text: str) -> str:
+def _plain(escaped_text: str) -> str:
     """Return a text without the backslashes that escape other characters."""
-    return re.sub(r"\\(.)", r"\1", text) if "\\" in text else text
+    return re.sub(r"\\(.)", r"\1", escaped_text) if "\\" in escaped_text else escaped_text
 
 
 def _texts_of_field(cells: list[str]) -> list[str]:
@@ -150,9 +150,9 @@ def _texts_of_field(cells: list[str]) -> list[str]:
     return cells if {cell[-1:] for cell in cells} <= {*"0123456789"} else [*map(_text_of_field, cells)]
 
 
-def _text_of_field(text: str) -> str:
-    if text.startswith('"'):
-        return _plain(text[1:-1])
-    if text[-1:] in ("i", "u") and text[:-1].lstrip("-").isdigit():
-        return text[:-1]
-    return _TRUTH.get(text, text)
+def _text_of_field(field_text: str) -> str:
+    if field_text.startswith('"'):
+        return _plain(field_text[1:-1])
+    if field_text[-1:] in ("i", "u") and field_text[:-1].lstrip("-").isdigit():
+        return field_text[:-1]
+    return _TRUTH.get(field_text, field_text)

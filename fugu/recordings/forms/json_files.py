@@ -74,13 +74,13 @@ def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
 
     def add_columns(values: Sequence[Any], path_prefix: str, depth: int) -> None:
         objects = [value if isinstance(value, dict) else dict(_numbered(value)) for value in values]
-        keys = dict.fromkeys(chain.from_iterable(objects))
+        object_keys = dict.fromkeys(chain.from_iterable(objects))
         if depth > _MOST_DEPTH:
             raise FuguError(
                 f"{file.name} is nested deeper than {_MOST_DEPTH}: write an object a line, as by jq -c '.[]'"
             )
-        refuse_columns(file, len(columns) + len(keys))
-        for key in keys:
+        refuse_columns(file, len(columns) + len(object_keys))
+        for key in object_keys:
             cells: list[Any] = [value.get(key) for value in objects]
             kinds = {*map(type, cells)}
             path = path_prefix + _quoted(key)
@@ -102,7 +102,7 @@ def _quoted(key: str | int) -> str:
     return quoted_key(str(key))
 
 
-def _list_items(text: TextIO, key: str, *, is_nested: bool) -> Iterator[Any]:
+def _list_items(text: TextIO, list_key: str, *, is_nested: bool) -> Iterator[Any]:
     """Return the items of a document's first list, or of the list under a key, one by one.
 
     If the list `is_nested`, they are the items of the lists in it.
@@ -111,7 +111,7 @@ def _list_items(text: TextIO, key: str, *, is_nested: bool) -> Iterator[Any]:
         ValueError: the text is no such JSON, or an item is too long.
     """
     buffer, offset, is_file_end, is_closed, separator = "", None, False, False, _BRACKETS if is_nested else _SPACE
-    opening_pattern = re.compile(rf'"{re.escape(key)}"\s*:\s*\[' if key else r"\[")
+    opening_pattern = re.compile(rf'"{re.escape(list_key)}"\s*:\s*\[' if list_key else r"\[")
     while True:
         if offset is None and (match := opening_pattern.search(buffer)):
             offset = match.end()
@@ -145,7 +145,7 @@ def table_of_items(
     form: str,
     file: File,
     documents: Callable[[Iterator[Any]], Iterable[tuple[int, Any]]],
-    key: str = "",
+    list_key: str = "",
     *,
     is_nested: bool = False,
     **table_fields: object,
@@ -155,7 +155,7 @@ def table_of_items(
     def blocks() -> Iterator[Block]:
         with file.text() as text:
             try:
-                for chunk in chunks(documents(_list_items(text, key, is_nested=is_nested))):
+                for chunk in chunks(documents(_list_items(text, list_key, is_nested=is_nested))):
                     yield [number for number, _ in chunk], columns_of([document for _, document in chunk], file)
             except (ValueError, TypeError, AttributeError, KeyError):
                 raise _broken_json(file, form) from None
@@ -171,14 +171,14 @@ def _list_form(
     form: str,
     pattern: bytes,
     documents_in: Callable[[Any], Iterable[Any]],
-    key: str = "",
+    list_key: str = "",
     *,
     time: str | None = None,
-    values: tuple[str, ...] = (),
+    value_names: tuple[str, ...] = (),
 ) -> Form:
     """Make a form whose files begin with a pattern, with readings in the outermost list or in the list under a key.
 
-    `documents_in` returns the documents in an item of the list. `values` are names of the column of readings, the
+    `documents_in` returns the documents in an item of the list. `value_names` are names of the column of readings, the
     best first.
     """
 
@@ -186,8 +186,8 @@ def _list_form(
         return ((number, document) for number, element in enumerate(elements, 1) for document in documents_in(element))
 
     def read(file: File, row_filter: RowFilter) -> Table:
-        table = table_of_items(form, file, documents, key, time=time)
-        return table._replace(value=next((name for name in values if name in table.columns), None))
+        table = table_of_items(form, file, documents, list_key, time=time)
+        return table._replace(value=next((name for name in value_names if name in table.columns), None))
 
     return Form(begins(pattern), read)
 
@@ -236,8 +236,8 @@ def _read_fitbit_day(file: File, _row_filter: RowFilter) -> Table:
     with file.text() as text:
         document = parse_text(text.read(_MOST_DAY))
     fields = document if isinstance(document, dict) else {}
-    firsts = [value[0] for value in fields.values() if isinstance(value, list) and value]
-    day = next((cell(first["dateTime"]) for first in firsts if isinstance(first, dict) and "dateTime" in first), "")
+    first_items = [value[0] for value in fields.values() if isinstance(value, list) and value]
+    day = next((cell(item["dateTime"]) for item in first_items if isinstance(item, dict) and "dateTime" in item), "")
     series = [value.get("dataset") for name, value in fields.items() if "-intraday" in name and isinstance(value, dict)]
     if not series or not isinstance(series[0], list):
         raise _broken_json(file, "Fitbit's day")
@@ -250,7 +250,7 @@ def _read_fitbit_day(file: File, _row_filter: RowFilter) -> Table:
 _FITBIT = rb'\s*\[\s*\{\s*"dateTime"\s*:\s*"\d\d/\d\d/\d\d \d\d:\d\d:\d\d"\s*,\s*"value"'
 _PLACES = "Google's location history"
 JSON_DOCUMENTS = (
-    _list_form("Fitbit's export", _FITBIT, _fitbit_reading, values=("bpm", "value")),
+    _list_form("Fitbit's export", _FITBIT, _fitbit_reading, value_names=("bpm", "value")),
     Form(begins(rb'\s*\{(?=.*"dataset").*-intraday"'), _read_fitbit_day),
     _list_form("Google Fit's export", rb'\s*\{(?=.*"fitValue").*"Data Points"', _google_fit_point, "Data Points"),
     _list_form(_PLACES, rb'\s*[\[{].*"latitudeE7"', _google_record, "locations", time="time"),
@@ -297,19 +297,19 @@ def _read_json_lines(file: File, _row_filter: RowFilter) -> Table:
 
     def blocks() -> Iterator[Block]:
         with file.text() as text:
-            for chunk in chunks(enumerate(text, 1)):
-                documents = parse_texts([_object_text(line) for _, line in chunk])
+            for numbered_lines in chunks(enumerate(text, 1)):
+                documents = parse_texts([_object_text(line) for _, line in numbered_lines])
                 objects = list[tuple[int, Any]]()
-                for (number, line), document in zip(chunk, documents, strict=True):
+                for (line_number, line), document in zip(numbered_lines, documents, strict=True):
                     if isinstance(document, dict):
                         if document.get("_type", "location") in ("", "location"):
-                            objects.append((number, document))
+                            objects.append((line_number, document))
                     elif line.strip() and "\t" not in line:
                         if line.endswith("\n") or not line.startswith("{"):
-                            raise FuguError(f"{file.name}: line {number} is no object of JSON")
-                        notes.append(f"line {number}, the last, breaks off: left out")
+                            raise FuguError(f"{file.name}: line {line_number} is no object of JSON")
+                        notes.append(f"line {line_number}, the last, breaks off: left out")
                 documents = [_with_time(document) for _, document in objects]
-                yield [number for number, _ in objects], columns_of(documents, file)
+                yield [line_number for line_number, _ in objects], columns_of(documents, file)
 
     return table_of("lines of JSON", file, blocks())._replace(notes=tuple(notes))
 

@@ -49,28 +49,28 @@ def _is_log(file: File) -> bool:
 def _messages(file: File) -> Iterator[_Message]:
     """Return the messages of lines. Further lines of a payload are left out."""
     with file.text() as text:
-        for number, line in enumerate(text, 1):
+        for line_number, line in enumerate(text, 1):
             if match := _LINE.fullmatch(line.rstrip("\r\n")):
                 time, topic, payload, only_topic, only_payload = match.groups()
-                yield _Message(number, time or "", topic or only_topic, only_payload if time is None else payload)
+                yield _Message(line_number, time or "", topic or only_topic, only_payload if time is None else payload)
 
 
 def _is_json_log(file: File) -> bool:
     """Return whether the first line is an object with a topic and a payload."""
-    first = parse_text(file.head.partition(b"\n")[0].decode(errors="replace"))
-    return isinstance(first, dict) and {"topic", "payload"} <= first.keys()
+    first_document = parse_text(file.head.partition(b"\n")[0].decode(errors="replace"))
+    return isinstance(first_document, dict) and {"topic", "payload"} <= first_document.keys()
 
 
 def _json_messages(file: File) -> Iterator[_Message]:
     with file.text() as text:
-        for chunk in chunks((number, line) for number, line in enumerate(text, 1) if line.strip()):
-            documents = parse_texts([line.strip() for _, line in chunk])
-            for (number, _), fields in zip(chunk, documents, strict=True):
+        for numbered_lines in chunks((number, line) for number, line in enumerate(text, 1) if line.strip()):
+            documents = parse_texts([line.strip() for _, line in numbered_lines])
+            for (number, _), fields in zip(numbered_lines, documents, strict=True):
                 if not isinstance(fields, dict) or not isinstance(fields.get("topic"), str):
                     raise FuguError(f"{file.name}: line {number} is no object of JSON with a topic")
                 payload = fields.get("payload")
                 payload_text = json.dumps(payload) if isinstance(payload, dict | list) else cell(payload)
-                time = next((cell(fields[key]) for key in _TIMES if key in fields), "")
+                time = next((cell(fields[time_key]) for time_key in _TIMES if time_key in fields), "")
                 yield _Message(number, time, fields["topic"], payload_text, cell(fields.get("retain")) in ("1", "true"))
 
 
@@ -78,7 +78,7 @@ def _reader_of(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File
     """Make a reader of messages of the wanted topic, or of all topics: each path in payloads is a column."""
 
     def read(file: File, row_filter: RowFilter) -> Table:
-        topic, counts, checks_of_topic = row_filter.get("topic"), Counter[str](), dict[str, ResentCheck]()
+        topic, reason_counts, checks_of_topic = row_filter.get("topic"), Counter[str](), dict[str, ResentCheck]()
 
         def omission_reason(packet: _Message) -> str:
             """Return the reason why a message is left out, or '' if it is read."""
@@ -92,10 +92,10 @@ def _reader_of(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File
             return ""
 
         def blocks() -> Iterator[Block]:
-            for chunk in chunks(packet for packet in messages(file) if topic is None or packet.topic == topic):
-                reasons = [*map(omission_reason, chunk)]
-                counts.update(filter(None, reasons))
-                packets = [packet for packet, reason in zip(chunk, reasons, strict=True) if not reason]
+            for all_packets in chunks(packet for packet in messages(file) if topic is None or packet.topic == topic):
+                reasons = [*map(omission_reason, all_packets)]
+                reason_counts.update(filter(None, reasons))
+                packets = [packet for packet, reason in zip(all_packets, reasons, strict=True) if not reason]
                 documents = parse_texts([packet.payload.strip() for packet in packets])
                 has_columns = [isinstance(document, dict | list) for document in documents]
                 times = [packet.time for packet in packets]
@@ -109,7 +109,7 @@ def _reader_of(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File
                 yield [packet.line for packet in packets], columns
 
         table = table_of(LOG, file, blocks(), keys=("topic",))
-        notes = tuple(note.format(counts[name]) for name, note in _NOTES.items() if counts[name])
+        notes = tuple(note.format(reason_counts[name]) for name, note in _NOTES.items() if reason_counts[name])
         return table._replace(notes=notes, time="time" if "time" in table.columns else None)
 
     return read

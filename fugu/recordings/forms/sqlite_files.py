@@ -29,8 +29,8 @@ def _read_database(file: File, row_filter: RowFilter) -> Table:
     """Read the readings of a known program's database."""
     with _open_database(file) as database:
         # Views may run anything, and are no tables.
-        rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
-        tables = sorted(str(name) for (name,) in rows)
+        name_rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
+        tables = sorted(str(name) for (name,) in name_rows)
         if "states" in tables and {"recorder_runs", "states_meta"} & {*tables}:
             return _read_recorder(database, file, row_filter)
         samples = [table for table in tables if _SAMPLES.fullmatch(table)]
@@ -92,28 +92,28 @@ def _read_recorder(database: sqlite3.Connection, file: File, row_filter: RowFilt
     columns, entity_wanted = _columns(database, "states"), row_filter.get(_ENTITY)
     time = next((name for name in (f"{_UPDATED}_ts", _UPDATED) if name in columns), None)
     has_names = _columns(database, "states_meta") >= {"metadata_id", _ENTITY}
-    key = "metadata_id" if has_names else _ENTITY
-    if time is None or not {_STATE, key} <= columns:
+    entity_column = "metadata_id" if has_names else _ENTITY
+    if time is None or not {_STATE, entity_column} <= columns:
         raise FuguError(f"{file.name} is a recorder's database of a version that is not known: export history.csv")
     names = dict(database.execute(f"SELECT metadata_id, {_ENTITY} FROM states_meta")) if has_names else {}
-    condition, values = f"{key} IS NOT NULL", list[Any]()
+    condition, query_values = f"{entity_column} IS NOT NULL", list[Any]()
     if entity_wanted is not None:
-        values = (
+        query_values = (
             [entity_key for entity_key, name in names.items() if name == entity_wanted]
             if has_names
             else [entity_wanted]
         )
-        condition = f"{key} IN ({', '.join('?' * len(values))})"
+        condition = f"{entity_column} IN ({', '.join('?' * len(query_values))})"
     source = f"FROM states WHERE {condition} AND {time}"
-    (untimed_rows,) = database.execute(f"SELECT COUNT(*) {source} IS NULL", values).fetchone()
-    rows = database.execute(f"SELECT rowid, {key}, state, {time} {source} IS NOT NULL", values)
+    (untimed_rows,) = database.execute(f"SELECT COUNT(*) {source} IS NULL", query_values).fetchone()
+    state_rows = database.execute(f"SELECT rowid, {entity_column}, state, {time} {source} IS NOT NULL", query_values)
     notes = (f"{untimed_rows} rows without a time were left out",) if untimed_rows else ()
     suffix = "" if time.endswith("_ts") else "+00:00"  # times that are texts are UTC, without saying so
 
     def blocks() -> Iterator[Block]:
-        for chunk in chunks(rows):
-            row_numbers, keys, states, times = zip(*chunk, strict=True)
-            entities = [*map(names.get, keys)] if has_names else keys
+        for row_chunk in chunks(state_rows):
+            row_numbers, entity_keys, states, times = zip(*row_chunk, strict=True)
+            entities = [*map(names.get, entity_keys)] if has_names else entity_keys
             moments = [time + suffix for time in _texts(times)] if suffix else _texts(times)
             yield row_numbers, {_ENTITY: _texts(entities), _STATE: _texts(states), _UPDATED: moments}
 
@@ -133,15 +133,15 @@ def _read_gadgetbridge(database: sqlite3.Connection, samples: list[str], file: F
         for table, columns in tables.items():
             names = [name for name in _WANTED if name in columns]
             selected = ", ".join((_TIME, _DEVICE, *(_MEASURED.get(name, name) for name in names)))
-            for chunk in chunks(database.execute(f"SELECT {selected} FROM {table}")):
-                times, devices, *values = map(_texts, zip(*chunk, strict=True))
-                cells = dict(zip(map(str.lower, names), values, strict=True))
-                kind_cells = [table.lower()] * len(chunk)
+            for row_chunk in chunks(database.execute(f"SELECT {selected} FROM {table}")):
+                times, devices, *measured_columns = map(_texts, zip(*row_chunk, strict=True))
+                cells = dict(zip(map(str.lower, names), measured_columns, strict=True))
+                kind_cells = [table.lower()] * len(row_chunk)
                 yield (
-                    range(rows_before + 1, rows_before + len(chunk) + 1),
+                    range(rows_before + 1, rows_before + len(row_chunk) + 1),
                     {_TIME.lower(): times, "kind": kind_cells, "device": devices} | cells,
                 )
-                rows_before += len(chunk)
+                rows_before += len(row_chunk)
 
     table_fields = {"time": _TIME.lower(), "keys": ("kind", "device"), "where": "row", "changes": False}
     note = "heart rates of 0, 255 and -1 are none: the band did not measure"

@@ -100,8 +100,8 @@ class _Health(_Reader):
 
 def _read_health(file: File, row_filter: RowFilter) -> Table:
     """Read the records of the wanted type, or of all types."""
-    rows = in_blocks(_read_rows(file, "Apple Health's export", _Health(row_filter.get("type"))))
-    return table_of("Apple Health's export", file, rows, time="time", value="value", keys=("type", "source"))
+    blocks = in_blocks(_read_rows(file, "Apple Health's export", _Health(row_filter.get("type"))))
+    return table_of("Apple Health's export", file, blocks, time="time", value="value", keys=("type", "source"))
 
 
 APPLE_HEALTH = Form(begins(rb"\s*<.*HealthData"), _read_health)
