@@ -64,7 +64,7 @@ def _parser() -> Parser:
         "site's: site and helper together could see single homes.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    parsers = {name: commands.add_parser(name, description=text, help=text) for name, text in COMMANDS.items()}
+    parsers = {name: commands.add_parser(name, description=purpose, help=purpose) for name, purpose in COMMANDS.items()}
     parsers["init"].add_argument("folder", metavar="FOLDER", type=Path, help="a new folder, for this account only")
     parsers["init"].add_argument("--fleet", required=True, help="the name of the fleet that the homes are in")
     for name in ("admit", "remove", "digits", "group", "run"):

@@ -46,9 +46,9 @@ class HelperConfig(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for group in self.groups:
-            for key in _HELPER_FIELDS:
-                if key in group:
-                    raise ValueError(f"a group does not say its {key}: that is the helper's")
+            for field_name in _HELPER_FIELDS:
+                if field_name in group:
+                    raise ValueError(f"a group does not say its {field_name}: that is the helper's")
         return self
 
 
@@ -76,11 +76,11 @@ def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str,
     """
     helper_fields = {"fleet": config.fleet, "helper": root.public_key().public_bytes_raw().hex()}
     groups: dict[str, list[tuple[GroupDocument, bytes]]] = {}
-    for fields in config.groups:
+    for group_fields in config.groups:
         try:
-            document = GroupDocument.model_validate_json(json.dumps({**fields, **helper_fields}))
+            document = GroupDocument.model_validate_json(json.dumps({**group_fields, **helper_fields}))
         except ValidationError as error:
-            name = str(fields.get("name"))[:40]
+            name = str(group_fields.get("name"))[:40]
             raise FuguError(f"group {name}: {first_problem(error, 'document')}") from None
         envelope = sign("group", document.payload, [root]).encode()
         groups.setdefault(document.name, []).append((document, envelope))

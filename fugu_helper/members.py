@@ -96,8 +96,8 @@ class Members:
         write_secret(self.path, "".join(line for _, line in sorted(lines.items())))
 
 
-def _to_int(text: str) -> int:
-    return int(text.replace(" ", ""))
+def _to_int(digit_text: str) -> int:
+    return int(digit_text.replace(" ", ""))
 
 
 def _read_members(lines: Iterable[str]) -> tuple[list[str], bytes]:
@@ -120,12 +120,12 @@ def _read_members(lines: Iterable[str]) -> tuple[list[str], bytes]:
     return names, bytes(key_numbers)
 
 
-def _refuse_duplicates(value: Callable[[int], object], line_count: int) -> None:
+def _refuse_duplicates(value_of_line: Callable[[int], object], line_count: int) -> None:
     """Raise a ValueError if two lines have the same value; a part of the values at a time, to use little memory."""
     for hash_part in range(_HASH_PARTS):
         part_values = set[object]()
         for line in range(line_count):
-            if hash(line_value := value(line)) % _HASH_PARTS == hash_part:
+            if hash(line_value := value_of_line(line)) % _HASH_PARTS == hash_part:
                 if line_value in part_values:
                     raise ValueError(f"line {line + 1} has a name or a key that another line has")
                 part_values.add(line_value)

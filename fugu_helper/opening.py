@@ -125,9 +125,9 @@ class Group:
         ml_kem, x25519 = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
         public = ml_kem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
         self._last_key_ms = max(self._last_key_ms + 1, int(unix * 1000))
-        message = OpeningKey(self.documents[0].fleet, self.name, self._last_key_ms, public)
-        self._keys[message.digest] = _Key(MLKEM768X25519PrivateKey(ml_kem, x25519), elapsed + self._lifetime)
-        self.opening_key = sign("opening-key", message.encode(), [self._root]).encode()
+        key_message = OpeningKey(self.documents[0].fleet, self.name, self._last_key_ms, public)
+        self._keys[key_message.digest] = _Key(MLKEM768X25519PrivateKey(ml_kem, x25519), elapsed + self._lifetime)
+        self.opening_key = sign("opening-key", key_message.encode(), [self._root]).encode()
         self._key_due = elapsed + DAY
         return True
 
@@ -197,29 +197,29 @@ class Group:
         gathering.next_page += 1
 
     def _open_masks(
-        self, gathering: _Gathering, report: SealedMasks, number: int, document: GroupFacts
+        self, gathering: _Gathering, report: SealedMasks, window_number: int, document: GroupFacts
     ) -> tuple[int, ...] | None:
         """Open the masks of a report; `None` if it is invalid, repeated, not a member's, or its key is gone (noted)."""
         if report.device in gathering.members or report.count != document.numbers:
             return None
-        if not (name := self._find_member(report.device, report.member)):
+        if not (member_name := self._find_member(report.device, report.member)):
             return None
-        signed_bytes = report.signed(document.fleet, document.digest, number)
+        signed_bytes = report.signed(document.fleet, document.digest, window_number)
         try:
             Ed25519PublicKey.from_public_bytes(report.member).verify(report.signature, signed_bytes)
         except (InvalidSignature, ValueError):
             return None
-        if (key := self._keys.get(report.opening_key)) is None:
-            gathering.key_gone.add(name)
+        if (opening_key := self._keys.get(report.opening_key)) is None:
+            gathering.key_gone.add(member_name)
             return None
-        info = report.header(document.fleet, document.digest, number)
+        info = report.header(document.fleet, document.digest, window_number)
         try:
-            masks = _SUITE.decrypt(report.ciphertext, key.private, info=info)
+            masks = _SUITE.decrypt(report.ciphertext, opening_key.private, info=info)
         except (InvalidTag, ValueError):
             return None
         if len(masks) != MASK_BYTES * document.numbers:
             return None
-        gathering.members.add(name)
+        gathering.members.add(member_name)
         return unpack_numbers(masks)
 
     def _sum_up(self, gathering: _Gathering, request: OpeningRequest, document: GroupFacts, elapsed: float) -> bytes:

@@ -104,21 +104,21 @@ class Helper:
         with self._lock:
             for group in groups:
                 self._link.publish(topic_of("group_document", self._fleet, group.name), group.document, retain=True)
-                if key := group.opening_key:
-                    self._link.publish(topic_of("group_key", self._fleet, group.name), key, retain=True)
+                if opening_key := group.opening_key:
+                    self._link.publish(topic_of("group_key", self._fleet, group.name), opening_key, retain=True)
 
     def _on_request(self, topic: str, payload: bytes) -> None:
         """Take a page of a request, in the network thread: no other message is read meanwhile, so none piles up."""
-        if (name := self._requests.get(topic)) is None:
+        if (group_name := self._requests.get(topic)) is None:
             return
         try:
             request = OpeningRequest.decode(payload)
         except FrameError:
             return
         with self._lock:
-            answer = self._groups[name].add_page(request, self._elapsed())
+            answer = self._groups[group_name].add_page(request, self._elapsed())
         if answer is not None:
-            self._link.publish(topic_of("group_answer", self._fleet, name), answer)
+            self._link.publish(topic_of("group_answer", self._fleet, group_name), answer)
 
     def _find_member(self, name: str, public: bytes) -> str:
         try:

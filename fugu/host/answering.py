@@ -52,7 +52,7 @@ class Answering:
         except (OSError, AttributeError):
             pass
 
-    def answer(self, text: Callable[[], str], seconds: float = 0.0) -> bool:
+    def answer(self, get_text: Callable[[], str], seconds: float = 0.0) -> bool:
         """Send `text()`, at most a megabyte, to one process that asks within some seconds. True if one has asked.
 
         The process has as many seconds again, and at least 0.2, to read the text. Without a socket, only time passes.
@@ -67,7 +67,7 @@ class Answering:
             return False
         with connection, suppress(OSError):
             connection.settimeout(max(seconds, _SEND_SECONDS))
-            connection.sendall(text().encode()[:_MOST_BYTES])
+            connection.sendall(get_text().encode()[:_MOST_BYTES])
         return True
 
     @property
@@ -106,8 +106,8 @@ def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
                     f"what answers at {path} is a process of account {account}, and is not believed: end it, remove "
                     "the socket, and start the gateway or agent again"
                 )
-            while chunk := connection.recv(1 << 16):
-                answer_bytes += chunk
+            while received := connection.recv(1 << 16):
+                answer_bytes += received
     except (OSError, AttributeError):
         return None
     return answer_bytes.decode(errors="replace")

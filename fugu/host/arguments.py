@@ -106,8 +106,8 @@ def interval(text: str, name: str) -> tuple[float, float]:
         UsageError: a bound is no number.
         FuguError: a number is not inside (0, 1), or low is above high.
     """
-    low, colon, high = text.partition(":")
-    bounds = (number(low, name), number(high if colon else low, name))
+    low_text, colon, high_text = text.partition(":")
+    bounds = (number(low_text, name), number(high_text if colon else low_text, name))
     if not 0.0 < bounds[0] <= bounds[1] < 1.0:
         raise FuguError(f"{name} must lie strictly inside (0, 1), as NUMBER or LOW:HIGH, got {_shortened(text)}")
     return bounds

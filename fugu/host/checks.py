@@ -91,12 +91,12 @@ def lines(findings: Iterable[Finding]) -> list[str]:
 def randomness(read_random: Callable[[int], bytes] = lambda count: os.getrandom(count, os.GRND_NONBLOCK)) -> Finding:
     """Check whether the kernel gives random bytes without waiting, and whether they look random."""
     try:
-        first, second = read_random(_RANDOM_BYTES), read_random(_RANDOM_BYTES)
+        sample, second_sample = read_random(_RANDOM_BYTES), read_random(_RANDOM_BYTES)
     except BlockingIOError:
         return Finding("randomness", "FAIL", "the kernel has none yet: wait, or give the machine a hardware generator")
-    ones = int.from_bytes(first, "big").bit_count()
-    if first == second or abs(ones - 4 * len(first)) > _ODD_BITS or len(first) != _RANDOM_BYTES:
-        return Finding("randomness", "FAIL", f"{ones} ones in {8 * len(first)} bits is not random: trust no guarantee")
+    ones = int.from_bytes(sample, "big").bit_count()
+    if sample == second_sample or abs(ones - 4 * len(sample)) > _ODD_BITS or len(sample) != _RANDOM_BYTES:
+        return Finding("randomness", "FAIL", f"{ones} ones in {8 * len(sample)} bits is not random: trust no guarantee")
     return Finding("randomness", "ok", "the kernel gives it without waiting")
 
 
@@ -198,8 +198,8 @@ def broker(
     if writable is None:
         yield Finding("access list", "ok", "MQTT 3.1.1 does not tell whether messages are taken")
     elif refused_topics := ", ".join(sorted(topic for topic, accepted in writable.items() if not accepted)):
-        text = f"the account may not publish {refused_topics}: see fugu deploy, then install the broker's files anew"
-        yield Finding("access list", "FAIL", text)
+        refusal = f"the account may not publish {refused_topics}: see fugu deploy, then install the broker's files anew"
+        yield Finding("access list", "FAIL", refusal)
     else:
         yield Finding("access list", "ok", f"{len(writable)} topics may be published")
 
@@ -265,8 +265,8 @@ def _file_system(folder: Path, mounts: Path) -> str:
     real_folder, part_count, system_type = folder.resolve(), -1, ""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in mounts.read_text().splitlines():
-            fields, _, type_fields = line.partition(" - ")
-            mount_point = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields.split()[4]))
+            mount_fields, _, type_fields = line.partition(" - ")
+            mount_point = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), mount_fields.split()[4]))
             if real_folder.is_relative_to(mount_point) and len(mount_point.parts) >= part_count:
                 part_count, system_type = len(mount_point.parts), type_fields.split()[0]
     return system_type
@@ -285,11 +285,11 @@ def loopback_only(label: str, port: int, *, sockets: Path = Path("/proc/net")) -
         return Finding(label, "warn", f"nothing listens on port {port}: start it, or look at the port")
     open_addresses = sorted(str(address) for address in addresses if not address.is_loopback)
     if open_addresses:
-        text = (
+        warning = (
             f"it listens on {', '.join(open_addresses)} port {port}: whoever reaches that may read raw readings. "
             f"For Mosquitto: listener {port} 127.0.0.1"
         )
-        return Finding(label, "warn", text)
+        return Finding(label, "warn", warning)
     return Finding(label, "ok", f"port {port} is open to this machine only")
 
 
@@ -299,14 +299,14 @@ def listening(port: int, sockets: Path) -> set[IPv4Address | IPv6Address] | None
     has_table = False
     for name in ("tcp", "tcp6"):
         try:
-            rows = (sockets / name).read_text().splitlines()[1:]
+            socket_lines = (sockets / name).read_text().splitlines()[1:]
         except OSError:
             continue
         has_table = True
-        for _, local_address, _, state, *_ in map(str.split, rows):
+        for _, local_address, _, state, *_ in map(str.split, socket_lines):
             digits, _, port_digits = local_address.partition(":")
             if state == _LISTEN_STATE and int(port_digits, 16) == port:
-                parts = (int(digits[i : i + 8], 16).to_bytes(4, sys.byteorder) for i in range(0, len(digits), 8))
-                address = ip_address(b"".join(parts))
+                words = (int(digits[i : i + 8], 16).to_bytes(4, sys.byteorder) for i in range(0, len(digits), 8))
+                address = ip_address(b"".join(words))
                 addresses.add(getattr(address, "ipv4_mapped", None) or address)
     return addresses if has_table else None

@@ -53,10 +53,10 @@ def run_forked(work: Work, context_words: str, error_type: type[FuguError]) -> C
 
     def wait_for_answer() -> Answer:
         with os.fdopen(reader) as pipe:
-            text = pipe.read()
+            output = pipe.read()
         os.waitpid(child, 0)
         death = {"refused": Reason.CONFIG, "detail": "the check of the configuration died"}
-        answer: Answer = json.loads(text) if text else death
+        answer: Answer = json.loads(output) if output else death
         if "refused" in answer:
             raise error_type(answer["detail"])
         return answer
@@ -113,7 +113,7 @@ class Child:
         parent_end, child_end = socket.socketpair()
         with parent_end:
             with child_end, self._lock:
-                file_actions = [(os.POSIX_SPAWN_DUP2, child_end.fileno(), number) for number in (0, 1)]
+                file_actions = [(os.POSIX_SPAWN_DUP2, child_end.fileno(), descriptor) for descriptor in (0, 1)]
                 null_action = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
                 process_id = os.posix_spawn(command[0], command, os.environ, file_actions=[*file_actions, null_action])
                 self._running.add(process_id)

@@ -72,19 +72,19 @@ def message(payload: bytes, path: str | None) -> Message:
         raise MalformedError
     last_seen = None
     try:
-        text = payload.decode()
+        value_text = payload.decode()
         if path is not None:
-            document = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-            values = [_value_at_keys(document, keys) for keys in parse_path(path)]
+            document = json.loads(value_text, parse_int=str, parse_float=str, parse_constant=str)
+            path_values = [_value_at_keys(document, keys) for keys in parse_path(path)]
             last_seen = _last_seen(document)
-            if None in values:
+            if None in path_values:
                 return Message(None, last_seen)
-            text = ",".join(value for value in values if value is not None)
+            value_text = ",".join(value for value in path_values if value is not None)
     except (ValueError, RecursionError):
         raise MalformedError from None
-    if not (text := text.strip()):
+    if not (value_text := value_text.strip()):
         raise MalformedError
-    return Message(text, last_seen)
+    return Message(value_text, last_seen)
 
 
 def value_at(payload: bytes, path: str | None) -> str | None:
@@ -112,10 +112,10 @@ def _value_at_keys(value: Any, keys: tuple[str, ...]) -> str | None:
 
 
 def _last_seen(document: Any) -> float | None:
-    text = document.get(_LAST_SEEN) if isinstance(document, dict) else None
-    if not isinstance(text, str):
+    time_text = document.get(_LAST_SEEN) if isinstance(document, dict) else None
+    if not isinstance(time_text, str):
         return None
-    seconds = int(text) / 1000.0 if _MILLISECONDS.fullmatch(text) else moment(text)
+    seconds = int(time_text) / 1000.0 if _MILLISECONDS.fullmatch(time_text) else moment(time_text)
     return seconds if seconds >= _EARLIEST else None
 
 

@@ -26,13 +26,13 @@ def read_toml(path: Path, model: type[_Model], error_type: type[FuguError]) -> _
     from pydantic import ValidationError
 
     try:
-        text = json.dumps(tomllib.loads(path.read_text()))
+        json_text = json.dumps(tomllib.loads(path.read_text()))
     except OSError as error:
         raise error_type(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise error_type(f"{path} is not TOML: {' '.join(str(error).split())}") from None
     try:
-        return model.model_validate_json(text, context=path.parent)
+        return model.model_validate_json(json_text, context=path.parent)
     except ValidationError as error:
         raise error_type(f"{path}: {_first_problem(error, model)}") from None
 

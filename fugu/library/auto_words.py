@@ -132,8 +132,8 @@ def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> Iterator[str]:
 
 def verdict_lines(sentences: Iterable[str]) -> Iterator[Line]:
     """Yield a verdict as lines; the sentences on usefulness and privacy, which come first, are bold."""
-    for number, sentence in enumerate(sentences):
-        yield Line(sentence, bold=number < 2)
+    for index, sentence in enumerate(sentences):
+        yield Line(sentence, bold=index < 2)
 
 
 def thinned_words(interval: str) -> str:
@@ -240,9 +240,9 @@ def _factor_text(factor: float) -> str:
     return f"{float(f'{factor:.2g}'):g}" if factor < _WITHOUT_BOUND else f"more than {_WITHOUT_BOUND:,}"
 
 
-def _range_text(texts: Sequence[str]) -> str:
+def _range_text(numbers: Sequence[str]) -> str:
     """Join the first and the last of increasing numbers by "to"; one number if both read alike."""
-    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
+    return numbers[0] if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
 
 
 def _useless_words(plan: AutoPlan) -> Iterator[str]:
@@ -274,10 +274,10 @@ def _useless_words(plan: AutoPlan) -> Iterator[str]:
         )
     elif plan.too_few:
         candidate, epsilon = plan.too_few
-        answers = f"{candidate.judged} answer{'s' * (candidate.judged != 1)}"
+        judged_words = f"{candidate.judged} answer{'s' * (candidate.judged != 1)}"
         yield (
-            f"The recording is too short to tell. By its {answers}, {answer_words(plan, candidate)} may be useful at "
-            f"epsilon {epsilon:g}. A verdict needs {LEAST_JUDGED} answers."
+            f"The recording is too short to tell. By its {judged_words}, {answer_words(plan, candidate)} may be useful "
+            f"at epsilon {epsilon:g}. A verdict needs {LEAST_JUDGED} answers."
         )
     elif plan.curves:
         yield f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}."

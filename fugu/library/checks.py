@@ -41,22 +41,22 @@ def load_policy(path: str | Path) -> AnyPolicy:
         PolicyError: the file is no policy, or its compiled form differs; names the file and the first difference.
         OSError: the file cannot be read.
     """
-    content = Path(path).read_bytes()
+    file_bytes = Path(path).read_bytes()
     try:
-        return read_policy(content) if content.lstrip()[:1] == b"{" else _policy_of_document(content)
+        return read_policy(file_bytes) if file_bytes.lstrip()[:1] == b"{" else _policy_of_document(file_bytes)
     except PolicyError as error:
         raise PolicyError(f"{path}: {error}") from None
 
 
-def _policy_of_document(content: bytes) -> AnyPolicy:
+def _policy_of_document(file_bytes: bytes) -> AnyPolicy:
     """Read the policy in a signed document. PolicyError: the content is no document, or has not one policy."""
     from fugu.contract.envelope import Envelope
     from fugu.contract.fleet_documents import PolicyDocument, check_compiled, read_document
 
     try:
-        envelope = Envelope.decode(content)
+        envelope = Envelope.decode(file_bytes)
     except FrameError:
-        return read_policy(content)
+        return read_policy(file_bytes)
     document = read_document(PolicyDocument, envelope.payload)
     check_compiled(document)
     policies = document.for_device(document.to.device or "device")
@@ -124,7 +124,7 @@ def check(
         loss = policy.verify(limit)
         windows_loss = None if policy.table is None else policy.verify_windows()
         bound = policy.bound(loss)
-        rows = bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
+        stretches = bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
         comparison = None
         if recording is not None:
             from fugu.library.recordings import recorded
@@ -133,7 +133,7 @@ def check(
 
             options = read_options(**read_as)
             comparison = recorded_class(policy, recorded(recording, options), options)
-        return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), rows, comparison, loss, windows_loss)
+        return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), stretches, comparison, loss, windows_loss)
     policy.verify(None if limit is None else limit.epsilon)
     if recording is not None:
         raise UsageError("a recording is for streams of symbols and windows")
@@ -142,8 +142,8 @@ def check(
     from fugu.places.composition import measured_stretches, verify_stream
 
     stream_loss = verify_stream(policy)
-    rows = measured_stretches(policy.measurement, claimed_epsilon, policy.clock.period_us)
-    return Check(policy, stream_loss.epsilon, rows, None, stream_loss, None)
+    stretches = measured_stretches(policy.measurement, claimed_epsilon, policy.clock.period_us)
+    return Check(policy, stream_loss.epsilon, stretches, None, stream_loss, None)
 
 
 def attack(
@@ -230,8 +230,8 @@ def _recording_sentence(comparison: RecordedClass) -> str:
     """Say whether a recording is in the class; its epsilon gets as many digits as distinguish it from the promise."""
     epsilon_digits = next((d for d in range(2, 9) if f"{comparison.epsilon:.{d}g}" != f"{comparison.claimed:.{d}g}"), 2)
     needed, declared, epsilon, claimed = (
-        f"{float(f'{number:.{digits}g}'):g}"
-        for number, digits in (
+        f"{float(f'{figure:.{digits}g}'):g}"
+        for figure, digits in (
             (comparison.odds_ratio, 2),
             (comparison.declared, 2),
             (comparison.epsilon, epsilon_digits),
@@ -303,7 +303,7 @@ def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> Js
 def _measure_report(policy: MeasurePolicy, check: Check) -> Report:
     constraint_sets = ConstraintSets(policy.measurement)
     sets = constraint_sets.all()
-    edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
+    edges = sum(neighbours.bit_count() for neighbours in policy.measurement.neighbours) // 2
     yield Line(
         f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise"
     )
@@ -317,8 +317,8 @@ def _measure_report(policy: MeasurePolicy, check: Check) -> Report:
     for line in stretch_lines(check.stretches, policy.discretiser):
         yield Line(f"  {line}")
     yield Line(f"  {missing_sentence(policy)}")
-    counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
-    yield Line(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {constraint_sets.start} on")
+    set_sizes = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
+    yield Line(f"  possible states from tick 0 on: {set_sizes}; the sets repeat from tick {constraint_sets.start} on")
     for table in _table_documents(policy):
         name = "fallback" if table["number"] == 0 else f"table {table['number']}"
         until = "" if table["until"] is None else f" to {table['until'] - 1}"

@@ -39,15 +39,15 @@ def stretch_words(seconds: int) -> str:
     """Name a length of time in whole seconds, as it follows the word "any"; 0 is a single tick."""
     if not seconds:
         return "single tick"
-    size, unit = next((size, unit) for size, unit in _UNITS if seconds % size == 0)
-    return unit if seconds == size else f"{seconds // size} {unit}s"
+    unit_seconds, unit = next(row for row in _UNITS if seconds % row[0] == 0)
+    return unit if seconds == unit_seconds else f"{seconds // unit_seconds} {unit}s"
 
 
-def promise_document(epsilon: float | None, seconds: int, ticks: int, rows: Sequence[Stretch] = ()) -> JsonObject:
+def promise_document(epsilon: float | None, seconds: int, ticks: int, stretches: Sequence[Stretch] = ()) -> JsonObject:
     """The promise as fields for JSON; a stretch of `seconds` has at most `ticks` ticks."""
     return {
         "privacy": privacy_of(epsilon),
-        "promise": promise_words(epsilon, seconds, rows),
+        "promise": promise_words(epsilon, seconds, stretches),
         "protect_seconds": seconds,
         "stretch_ticks": ticks,
     }
@@ -69,8 +69,8 @@ def change_words(chains: ChainClass, epsilon: float, period_seconds: float | Non
 
 def time_words(seconds: float) -> str:
     """Write a time in the largest unit that it fills: days, hours, minutes, or seconds."""
-    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
-    return f"{seconds / size:.3g} {unit}{'s' * (seconds != size)}"
+    unit_seconds, unit = next((row for row in _UNITS if seconds >= row[0]), _UNITS[-1])
+    return f"{seconds / unit_seconds:.3g} {unit}{'s' * (seconds != unit_seconds)}"
 
 
 def stretch_table(

@@ -112,24 +112,24 @@ def _notes(plan: MeasurePlan) -> Iterator[str]:
 def _graph_sentences(plan: MeasurePlan) -> Iterator[str]:
     """Say what a policy graph given by names hides, and what it lets points tell; empty for another graph."""
     spec = plan.spec
-    pair, other = (f"by a factor of up to {math.exp(epsilon):.3g}" for epsilon in (spec.epsilon, plan.epsilon_any))
+    pair_words, any_words = (f"by a factor of up to {math.exp(loss):.3g}" for loss in (spec.epsilon, plan.epsilon_any))
     if groups := spec.wording.get("apart"):
         other_states = [name for name in spec.names if not any(name in group for group in groups)]
         group_words = "; ".join(_names(group) for group in (*groups, other_states) if group)
         yield (
             f"Hidden: which state of its group it is ({group_words}). One point changes the odds of two of a group "
-            f"{pair}."
+            f"{pair_words}."
         )
         yield (
-            f"May be told: which group it is; one point changes those odds {other}, and all together may tell it. To "
-            f"hide that as well: --hide {','.join(groups[0])}"
+            f"May be told: which group it is; one point changes those odds {any_words}, and all together may tell it. "
+            f"To hide that as well: --hide {','.join(groups[0])}"
         )
     elif hidden := spec.wording.get("hidden"):
         yield (
             f"Hidden: whether it is {', and whether it is '.join(hidden)}. One point changes the odds of such a state "
-            f"and any other {pair}."
+            f"and any other {pair_words}."
         )
-        yield f"May be told: which of the others it is; one point changes those odds {other}."
+        yield f"May be told: which of the others it is; one point changes those odds {any_words}."
 
 
 def _measure_report(plan: MeasurePlan) -> Report:
@@ -137,23 +137,23 @@ def _measure_report(plan: MeasurePlan) -> Report:
     yield Line("The epsilons below are of one point, and of all points about one tick.")
     spec = plan.spec
     dimensions = spec.values.shape[1]
-    ((kind, value),) = spec.rule.items()
-    rule = f"{kind} {value:g}" if kind == "radius" else kind
+    ((kind, rule_value),) = spec.rule.items()
+    rule = f"{kind} {rule_value:g}" if kind == "radius" else kind
     yield Line(
         f"{spec.states} states measured in {dimensions} dimension{'s' if dimensions > 1 else ''}; policy graph: {rule}"
         f", {len(edge_list(spec.graph))} pairs that must not be told apart"
     )
     if spec.wording:
         group_count, group_of = connected_components(spec.graph, directed=False)
-        pairs = [[(a, b) for a, b in edge_list(spec.graph) if group_of[a] == group] for group in range(group_count)]
-        rows = [
+        edges = [[(a, b) for a, b in edge_list(spec.graph) if group_of[a] == group] for group in range(group_count)]
+        group_rows = [
             (
-                _names([name for name, other in zip(spec.names, group_of, strict=True) if other == group]),
-                _names([f"{spec.names[a]} - {spec.names[b]}" for a, b in pairs[group]]),
+                _names([name for name, name_group in zip(spec.names, group_of, strict=True) if name_group == group]),
+                _names([f"{spec.names[a]} - {spec.names[b]}" for a, b in edges[group]]),
             )
             for group in range(group_count)
         ]
-        yield Table("Policy graph", ("states", "edges"), rows)
+        yield Table("Policy graph", ("states", "edges"), group_rows)
     yield Table("Possible states", ("", ""), _possible_rows(plan))
     yield Table("Protection" + ("" if len(plan.sets) == 1 else " once it repeats"), ("", ""), _protection_rows(plan))
     yield Table("Epsilon", ("", ""), _epsilon_rows(plan))
@@ -176,35 +176,37 @@ def _possible_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     sizes = [possible.bit_count() for possible in constraints.all()]
     if len(set(constraints.all())) == 1:
         return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
-    start = [("at tick 0", f"{sizes[0]} of {states} states")] if constraints.start else []
-    counts, tick = sizes[constraints.start :], constraints.first_ticks[constraints.start]
-    cycle = f"{len(counts)} sets in turn, of {min(counts)} to {max(counts)} states"
-    return [*start, (f"from tick {tick} on", f"{counts[0]} of {states} states" if len(counts) == 1 else cycle)]
+    start_rows = [("at tick 0", f"{sizes[0]} of {states} states")] if constraints.start else []
+    cycle_sizes, tick = sizes[constraints.start :], constraints.first_ticks[constraints.start]
+    cycle = f"{len(cycle_sizes)} sets in turn, of {min(cycle_sizes)} to {max(cycle_sizes)} states"
+    later_words = f"{cycle_sizes[0]} of {states} states" if len(cycle_sizes) == 1 else cycle
+    return [*start_rows, (f"from tick {tick} on", later_words)]
 
 
 def _protection_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     spec, set_plan = plan.spec, plan.worst
     shape = ("a point", "a segment", "a polygon", "a solid")[set_plan.hull.rank]
-    size = "flat" if set_plan.hull.rank < set_plan.hull.dimensions else f"{float(set_plan.hull.area):g}"
+    hull_size = "flat" if set_plan.hull.rank < set_plan.hull.dimensions else f"{float(set_plan.hull.area):g}"
     corners = _vertices(set_plan.hull)
     corner_words = " ".join(f"({', '.join(f'{x:g}' for x in corner)})" for corner in corners[:_MOST_CORNERS])
     omission = "" if len(corners) <= _MOST_CORNERS else f" and {len(corners) - _MOST_CORNERS} more"
-    inside = set_plan.degrees[set_plan.possible]
+    possible_degrees = set_plan.degrees[set_plan.possible]
     rows = [
         ("sensitivity hull", f"{shape} with {len(corners)} corners"),
         ("its corners", corner_words + omission),
-        (("its size", "its length", "its area", "its volume")[set_plan.hull.dimensions], size),
+        (("its size", "its length", "its area", "its volume")[set_plan.hull.dimensions], hull_size),
         ("exposed by the graph alone", _names([spec.names[state] for state in set_plan.exposed])),
         ("edges added for them", _names([f"{spec.names[a]} - {spec.names[b]}" for a, b in set_plan.protection.added])),
     ]
     if spec.states <= _MOST_NAMED:
-        degrees = "  ".join(f"{spec.names[x]}: {count}" for x, count in enumerate(set_plan.degrees.tolist()) if count)
+        named_degrees = zip(spec.names, set_plan.degrees.tolist(), strict=True)
+        degrees = "  ".join(f"{name}: {degree}" for name, degree in named_degrees if degree)
         factors = zip(spec.names, set_plan.possible.tolist(), plan.unbounded_factors, strict=True)
         factors_text = "  ".join(f"{name}: {float(factor):.4g}" for name, possible, factor in factors if possible)
         rows += [("degree of protection", degrees), ("factor against absence (unbounded)", factors_text)]
     else:
-        low, middle, high = int(inside.min()), float(np.median(inside)), int(inside.max())
-        rows.append(("degree of protection", f"{low} to {high} states, median {middle:g}"))
+        ends, median = f"{possible_degrees.min()} to {possible_degrees.max()}", np.median(possible_degrees)
+        rows.append(("degree of protection", f"{ends} states, median {median:g}"))
         largest_factor = max(
             factor for factor, possible in zip(plan.unbounded_factors, set_plan.possible, strict=True) if possible
         )
@@ -225,12 +227,12 @@ def _epsilon_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
 
 def _error_parts(plan: MeasurePlan) -> Report:
     factor, unit = _unit(plan)
-    rows = [
-        (name, *("-" if value is None else f"{value * factor:.4g}" for value in plan.errors.get(name, _UNKNOWN)))
+    error_rows = [
+        (name, *("-" if error is None else f"{error * factor:.4g}" for error in plan.errors.get(name, _UNKNOWN)))
         for name in _MECHANISMS
     ]
     columns = ("", "noise alone", "released point", "estimate from it alone", "gateway's estimate")
-    yield Table(f"Root-mean-square error, {unit}", columns, rows)
+    yield Table(f"Root-mean-square error, {unit}", columns, error_rows)
     for name, reason in plan.reasons.items():
         yield Line(f"{name}: {reason}")
     yield Line(
@@ -288,8 +290,8 @@ def planned_network(spec: NetworkSpec, plan: NetworkPlan) -> Result:
         "adversary": "ignorant",
         "variables": len(spec.values),
         "secrets": {
-            name: [[spec.values[name][a], spec.values[name][b]] for a, b in pairs]
-            for name, pairs in spec.secrets.items()
+            name: [[spec.values[name][a], spec.values[name][b]] for a, b in secret_pairs]
+            for name, secret_pairs in spec.secrets.items()
         },
         "least": plan.least_noise.mechanism,
         "mechanisms": [
@@ -307,8 +309,8 @@ def planned_network(spec: NetworkSpec, plan: NetworkPlan) -> Result:
 
 
 def _network_report(spec: NetworkSpec, plan: NetworkPlan) -> Report:
-    count = len(spec.values)
-    rows = [
+    variable_count = len(spec.values)
+    noise_rows = [
         (
             noise.mechanism + (" (least)" if noise is plan.least_noise else ""),
             f"{noise.scale:.6g}",
@@ -317,8 +319,9 @@ def _network_report(spec: NetworkSpec, plan: NetworkPlan) -> Report:
         )
         for noise in plan.noises
     ]
-    title = f"Noise for one answer about {count} variable{'s' * (count > 1)} at epsilon {spec.epsilon:g}"
-    yield Table(title, ("mechanism", "scale", "protects", "determined by"), rows)
+    variables = f"{variable_count} variable{'s' * (variable_count > 1)}"
+    title = f"Noise for one answer about {variables} at epsilon {spec.epsilon:g}"
+    yield Table(title, ("mechanism", "scale", "protects", "determined by"), noise_rows)
     for mechanism, reason in plan.refused.items():
         yield Line(f"{mechanism}: {reason}")
     yield Line(

@@ -29,8 +29,8 @@ def fitted_grid(model: GridModel, traces: Traces, document: JsonObject, order: i
     """Describe a chain over cells; `document` is the chain for JSON, `output` the file it was written to, if any."""
     report = [*_grid_report(model, traces)]
     if order == 2:
-        pairs, count = len(document["shows"]), len(document["names"])
-        report.append(Line(f"Order 2: {pairs} pairs of a cell before and a cell now that come back, of {count} cells."))
+        pairs_words, cells_words = f"{len(document['shows'])} pairs", f"{len(document['names'])} cells"
+        report.append(Line(f"Order 2: {pairs_words} of a cell before and a cell now that come back, of {cells_words}."))
     if output is not None:
         report.append(Line(f'chain written to {output}; plan with it by: transition = "{output.name}"'))
     return Result(document, report, warnings=(WARNING,))
@@ -52,10 +52,10 @@ def _chain_report(model: ChainModel, recording: JointRecording) -> Report:
     if len(model.shows) <= _MOST_ROWS:
         yield Table(
             "Steps of the chain (rows: from, columns: to)",
-            ("state", "shows", "steps", *(str(x) for x in range(len(model.shows)))),
+            ("state", "shows", "steps", *(str(state) for state in range(len(model.shows)))),
             [
-                (str(x), ",".join(map(str, state_names)), str(sum(counts)), *(f"{p:.5f}" for p in row))
-                for x, (state_names, counts, row) in enumerate(
+                (str(state), ",".join(map(str, shown_states)), str(sum(steps)), *(f"{p:.5f}" for p in probabilities))
+                for state, (shown_states, steps, probabilities) in enumerate(
                     zip(model.shows, model.counts, model.transition.tolist(), strict=True)
                 )
             ],
@@ -80,7 +80,7 @@ def _order_line(model: ChainModel) -> Line:
 
 def _grid_report(model: GridModel, traces: Traces) -> Report:
     cell_count = len(model.cells)
-    columns, rows = (model.cells.max(axis=0) + 1).tolist()
+    column_count, row_count = (model.cells.max(axis=0) + 1).tolist()
     period = "" if model.period_seconds is None else f", one place every {model.period_seconds:g} s"
     place_rows, trace_count = traces.rows - traces.missing, len(set(traces.trace.tolist()))
     yield Line(f"{traces.source}: {traces.rows} rows, {place_rows} places of {trace_count} traces")
@@ -100,7 +100,7 @@ def _grid_report(model: GridModel, traces: Traces) -> Report:
         f"Cells of {model.metres:g} m{period}",
         ("", ""),
         [
-            ("cells of the chain", f"{cell_count}, within {columns} columns and {rows} rows"),
+            ("cells of the chain", f"{cell_count}, within {column_count} columns and {row_count} rows"),
             ("cells visited in all", f"{model.visited} ({model.outside} places lie outside the chain)"),
             ("transitions counted", f"{model.counts.sum()}, {moves / model.counts.sum():.1%} of them to another cell"),
             ("different transitions", f"{np.count_nonzero(model.counts)} of {cell_count * cell_count}"),

@@ -47,14 +47,14 @@ def plan_page(plan: AutoPlan, policy: AnyPolicy | None = None) -> str:
 def page(source: str, sentences: Iterable[str], sections: Sequence[str]) -> str:
     """Write an HTML page: the first sentence as headline, the others as paragraphs, then the sections."""
     headline, *reasons = sentences
-    head = [
+    head_lines = [
         '<!doctype html><html lang="en"><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
         f"<title>A plan for {escape(source)}</title><style>{_STYLE}</style>",
         f"<h1>{escape(headline)}</h1>",
         *(f"<p>{escape(sentence)}</p>" for sentence in reasons),
     ]
-    return "\n".join([*head, *sections, "</html>"]) + "\n"
+    return "\n".join([*head_lines, *sections, "</html>"]) + "\n"
 
 
 def errors(plan: AutoPlan | PlacePlan, words: Callable[[Any, Candidate], str], text: Callable[[float], str]) -> str:
@@ -62,14 +62,14 @@ def errors(plan: AutoPlan | PlacePlan, words: Callable[[Any, Candidate], str], t
     asked_epsilon = plan.question.epsilon
     epsilons = sorted({asked_epsilon, *_COLUMNS} & {epsilon for curve in plan.curves for epsilon, _ in curve.points})
     headings = "".join(f"<th>{epsilon:g}{' (asked)' * (epsilon == asked_epsilon)}</th>" for epsilon in epsilons)
-    rows = [f"<tr><th>answer, by epsilon</th>{headings}<th>guessing</th></tr>"]
+    table_rows = [f"<tr><th>answer, by epsilon</th>{headings}<th>guessing</th></tr>"]
     for candidate, points in plan.curves:
         error_at = dict(points)
-        numbers = [text(error_at[at]) if at in error_at else "none" for at in epsilons]
-        cells = [number.replace(" ", "\N{NO-BREAK SPACE}") for number in (*numbers, text(candidate.guess_error))]
+        error_texts = [text(error_at[epsilon]) if epsilon in error_at else "none" for epsilon in epsilons]
+        cells = [cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in (*error_texts, text(candidate.guess_error))]
         template = "<td><b>{}</b></td>" if candidate.same_release(plan.recommended) else "<td>{}</td>"
-        rows.append(f"<tr>{''.join(map(template.format, (escape(words(plan, candidate)), *cells)))}</tr>")
-    return f"<table>{''.join(rows)}</table>"
+        table_rows.append(f"<tr>{''.join(map(template.format, (escape(words(plan, candidate)), *cells)))}</tr>")
+    return f"<table>{''.join(table_rows)}</table>"
 
 
 def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
@@ -92,17 +92,18 @@ def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
 
 def _answer_lane(caption: str, recorded: list[float], released: list[float], release: Candidate) -> Lane:
     """Draw successive answers in a lane, or the parts of the day of one profile; `recorded` may be empty."""
-    blocks, error_95, count = release.blocks, release.error_95, len(released)
+    blocks, error_95, answer_count = release.blocks, release.error_95, len(released)
     scale = share_scale([*released, *recorded])
     noun = "answers" if blocks is None else "parts of a day"
-    mean_error = sum(abs(value - other) for value, other in zip(released, recorded, strict=False)) / max(1, count)
+    answer_errors = [abs(answer - true_answer) for answer, true_answer in zip(released, recorded, strict=False)]
+    mean_error = sum(answer_errors) / max(1, answer_count)
     lane = shares_lane(
-        f"{count}",
+        f"{answer_count}",
         f"{noun}, off by {error_words(mean_error)} on average" if recorded else f"{noun}, with simulated noise",
-        f"{caption}, the last {count} answers · band: 95 %{' · dashes: truth' if recorded else ''}",
+        f"{caption}, the last {answer_count} answers · band: 95 %{' · dashes: truth' if recorded else ''}",
         160,
-        (0.0, float(count)),
-        share_shapes([at + 0.5 for at in range(count)], released, recorded, error_95, scale),
+        (0.0, float(answer_count)),
+        share_shapes([at + 0.5 for at in range(answer_count)], released, recorded, error_95, scale),
         scale,
     )
     if blocks is None:

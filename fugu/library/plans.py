@@ -222,16 +222,15 @@ class Plan:
             raise FuguError("there are no released shares to draw: the plan recommends no windows")
         axes = pyplot.subplots(figsize=(8.0, 3.0))[1] if ax is None else ax
         series, error_95 = self.details.example, self.recommended.error_95
-        answers = np.arange(len(series.released))
+        answer_indices = np.arange(len(series.released))
         for lane, states in enumerate(self.details.bins):
             names = [self.details.states.discretiser.states[state] for state in states]
-            (line,) = axes.plot(answers, series.released[:, lane], marker="o", label=f"released: {', '.join(names)}")
-            low, high = series.released[:, lane] - error_95, series.released[:, lane] + error_95
-            axes.fill_between(answers, low, high, alpha=0.2, color=line.get_color())
+            shares = series.released[:, lane]
+            (line,) = axes.plot(answer_indices, shares, marker="o", label=f"released: {', '.join(names)}")
+            axes.fill_between(answer_indices, shares - error_95, shares + error_95, alpha=0.2, color=line.get_color())
             if truth:
-                axes.step(
-                    answers, series.truth[:, lane], where="mid", color=pyplot.rcParams["text.color"], label="recording"
-                )
+                true_shares, text_color = series.truth[:, lane], pyplot.rcParams["text.color"]
+                axes.step(answer_indices, true_shares, where="mid", color=text_color, label="recording")
         axes.set(xlabel="answer", ylabel="share", ylim=(-0.05, 1.05))
         axes.legend()
         return axes
@@ -312,18 +311,18 @@ def _agent_configuration(
     `broker` holds the keys of the table `[broker]`.
     """
     file_lines, rows_per_tick = list[str](), 1
-    rows: NDArray[np.int64] | None
+    reading_rows: NDArray[np.int64] | None
     if isinstance(plan, PlacePlan):
         assert isinstance(policy, MeasurePolicy)
         facts, column = plan.traces.facts, ",".join(plan.traces.columns)
-        rows = plan.traces.at if facts.replayable else None
+        reading_rows = plan.traces.at if facts.replayable else None
         ceilings = [
             f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",
             f"measurement_ceiling = {float(policy.epsilon)!r}",
         ]
     else:
         assert isinstance(policy, Policy)
-        facts, rows, ceiling = plan.readings.facts[0], plan.readings.rows, repr(float(policy.guarantee.epsilon))
+        facts, reading_rows, ceiling = plan.readings.facts[0], plan.readings.rows, repr(float(policy.guarantee.epsilon))
         column = facts.column
         if plan.question.protect:
             ceiling = f"{{ epsilon = {ceiling}, seconds = {plan.question.protect} }}"
@@ -338,16 +337,16 @@ def _agent_configuration(
             file_lines.append(f"missing_values = {_toml_text(facts.codes)}  # they are no readings")
     if facts.only:
         file_lines.append(f"only = {_toml_text([f'{name}={cell}' for name, cell in facts.only])}")
-    if sensor is None and rows is None:
+    if sensor is None and reading_rows is None:
         sensor = ['kind = "stdin"  # for a trial: a reading a line; docs/deploy.md has the sensors of real devices']
-    elif sensor is None and rows is not None:
+    elif sensor is None and reading_rows is not None:
         sensor = [
             'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
             f"file = {_toml_text(str(recording.resolve()))}",
             f"column = {_toml_text(column)}",
             *file_lines,
             "loop = false  # a second time its readings would be told with new noise, beyond the promise",
-            _held_back_line(rows, plan.held_back, rows_per_tick),
+            _held_back_line(reading_rows, plan.held_back, rows_per_tick),
         ]
     if privacy_of(plan.question.epsilon) == "none":
         ceilings = [f"# Not private: write the ceiling yourself if you accept that.\n# {line}" for line in ceilings]
@@ -356,18 +355,18 @@ def _agent_configuration(
     return "\n".join([*head_lines, *ceilings, "", "[broker]", *toml_lines(broker), *stream_lines])
 
 
-def _held_back_line(rows: NDArray[np.int64], held_back: NDArray[np.int64], rows_per_tick: int) -> str:
+def _held_back_line(reading_rows: NDArray[np.int64], held_back: NDArray[np.int64], rows_per_tick: int) -> str:
     """Write the TOML line of the spans of the file's rows, or ticks, that hold only held-back readings.
 
-    `rows` (n,) is the row of each reading, -1 if no row holds it; `rows_per_tick` is their number per agent's tick.
+    `reading_rows` (n,) is the row of each reading, -1 if no row holds it; `rows_per_tick` is for the agent's ticks.
     """
-    is_used = np.ones(len(rows), dtype=bool)
+    is_used = np.ones(len(reading_rows), dtype=bool)
     is_used[held_back] = False
-    held_rows, used_rows = (np.unique(rows[mask & (rows >= 0)]) for mask in (~is_used, is_used))
+    held_rows, used_rows = (np.unique(reading_rows[mask & (reading_rows >= 0)]) for mask in (~is_used, is_used))
     held_rows = np.setdiff1d(held_rows, used_rows)
     runs = np.split(held_rows, np.flatnonzero(np.diff(np.searchsorted(used_rows, held_rows))) + 1)
-    spans = [(-(-int(part[0]) // rows_per_tick), int(part[-1]) // rows_per_tick + 1) for part in runs]
-    spans_text = json.dumps([(first, end) for first, end in spans if first < end])
+    spans = [(-(-int(run[0]) // rows_per_tick), int(run[-1]) // rows_per_tick + 1) for run in runs]
+    spans_text = json.dumps([(first_tick, end_tick) for first_tick, end_tick in spans if first_tick < end_tick])
     return f"rows = {spans_text}  # held back: nothing was chosen by them"
 
 
@@ -386,13 +385,13 @@ def refuse_overwriting(folder: Path) -> None:
 def _broker_keys(broker: Broker | None) -> dict[str, object]:
     """The keys of `[broker]` that differ from the default, with absolute paths of files; host and port always."""
     broker = broker or Broker()
-    keys = {
+    settings = {
         option.name: getattr(broker, option.name)
         for option in fields(broker)
         if getattr(broker, option.name) != option.default
     }
-    files = {name: str(Path(str(keys[name])).resolve()) for name in Broker.FILES if name in keys}
-    return {"host": broker.host, "port": broker.port, **keys, **files}
+    files = {name: str(Path(str(settings[name])).resolve()) for name in Broker.FILES if name in settings}
+    return {"host": broker.host, "port": broker.port, **settings, **files}
 
 
 def target_of(fleet: str, device: str, stream: str | None, epoch: float | None = None) -> Target:
@@ -486,8 +485,8 @@ def _python_option_names() -> Iterator[None]:
     try:
         yield
     except FuguError as error:
-        text = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda match: f"{match[1].replace('-', '_')}=", str(error))
-        error.args = (text,)
+        python_text = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda match: f"{match[1].replace('-', '_')}=", str(error))
+        error.args = (python_text,)
         raise
 
 

@@ -132,13 +132,13 @@ def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptio
     return Loaded(table, has_times=has_times)
 
 
-def _texts(values: Iterable[Any], column: str, are_times: bool = False) -> list[str]:
+def _texts(column_values: Iterable[Any], column: str, are_times: bool = False) -> list[str]:
     cells = []
-    for row, value in enumerate(values, 1):
+    for line, value in enumerate(column_values, 1):
         cell = (_time_text if are_times else _cell_text)(value)
         if cell is None:
             raise UsageError(
-                f"line {row}, column {column} is of type {type(value).__name__}, no number, word or truth value: "
+                f"line {line}, column {column} is of type {type(value).__name__}, no number, word or truth value: "
                 "choose another column by column="
             )
         cells.append(cell)

@@ -86,8 +86,8 @@ def _lines(part: Part) -> list[str]:
         return [part.text]
     widths = [max(map(len, cells)) for cells in zip(part.columns, *part.rows, strict=True)]
     lines = [part.title]
-    for label, *numbers in (part.columns, *part.rows):
-        cells = (cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))
+    for label, *number_cells in (part.columns, *part.rows):
+        cells = (cell.rjust(width) for cell, width in zip(number_cells, widths[1:], strict=True))
         lines.append("  ".join([label.ljust(widths[0]), *cells]).rstrip())
     return lines
 
@@ -95,8 +95,7 @@ def _lines(part: Part) -> list[str]:
 def _html(part: Part) -> str:
     if isinstance(part, Line):
         return f"<p>{f'<b>{escape(part.text)}</b>' if part.bold else escape(part.text)}</p>"
-    head = "".join(f"<th>{escape(column)}</th>" for column in part.columns) if any(part.columns) else ""
-    rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in part.rows]
-    return (
-        f"<table><caption>{escape(part.title)}</caption>{''.join(f'<tr>{row}</tr>' for row in (head, *rows))}</table>"
-    )
+    header = "".join(f"<th>{escape(column)}</th>" for column in part.columns) if any(part.columns) else ""
+    body_rows = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in part.rows]
+    rows = "".join(f"<tr>{row}</tr>" for row in (header, *body_rows))
+    return f"<table><caption>{escape(part.title)}</caption>{rows}</table>"

@@ -342,26 +342,26 @@ def _joint_report(
     yield Line(protected_sentence(discretiser))
     releases = "Windows" if plan.table is None else "Windows and symbols"
     setting = f"{plan.guarantee.adversary} adversary, {plan.start} start"
-    rows, lines = [], []
+    window_rows, share_lines = [], []
     for window in plan.windows:
         error = error_of(window, period_us)
         states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
         noise = f"{float(Fraction(window.scale)):.6g}", f"{error.count_mean:.3g}", str(error.count_95)
-        rows.append((window.name, str(window.length), states, *noise, *map(_percent, error[2:])))
+        window_rows.append((window.name, str(window.length), states, *noise, *map(_percent, error[2:])))
         span = f"{window.length} ticks" if period is None else time_words(window.length * period)
         share_of = "share" if window.query.blocks is None else "share of each part of the day"
-        lines.append(
+        share_lines.append(
             Line(f"The {share_of} over {span} is off by at most {_percent(error.share_95)}, 95 % of the time.")
         )
-    yield Table(f"{releases} at epsilon {plan.guarantee.epsilon:g} together, {setting}", _WINDOW_COLUMNS, rows)
-    yield from lines
+    yield Table(f"{releases} at epsilon {plan.guarantee.epsilon:g} together, {setting}", _WINDOW_COLUMNS, window_rows)
+    yield from share_lines
     if (mechanism := plan.windows[0].mechanism) != "chain":
         yield Line(
             f"Planned by {mechanism}, which is for single ticks. The chain accountant, and so the device, computes "
             f"epsilon {plan.loss.epsilon:.6g}."
         )
     if plan.table is not None:
-        probabilities = ", ".join(f"{row[x] / 2**32:.4f}" for x, row in enumerate(plan.table.weights()))
+        probabilities = ", ".join(f"{weights[state] / 2**32:.4f}" for state, weights in enumerate(plan.table.weights()))
         yield Line(f"a symbol every tick is the true state with probability {probabilities}, by state")
         if plan.windows_loss is not None:
             yield Line(
@@ -401,7 +401,7 @@ def planned_streams(plan: StreamsPlan) -> Result:
                 "name": stream.name,
                 "rate": stream.rate,
                 "rate_alone": stream.alone,
-                "table": None if stream.table is None else [list(row) for row in stream.table.weights()],
+                "table": None if stream.table is None else [list(weights) for weights in stream.table.weights()],
                 "windows": [window.model_dump(mode="json") for window in stream.windows],
                 "errors": [error_of(window, period_us)._asdict() for window in stream.windows],
                 **({} if stream.utility is None else stream.utility._asdict()),
@@ -475,10 +475,10 @@ def releases_loss(
     releases: Sequence[WindowRelease], start: Covered, losses: Sequence[JointBound], notes: Sequence[str]
 ) -> Result:
     """Describe the loss of several releases together for a kind of start; `notes` say how the class was made."""
-    documents, loss_documents = [asdict(release) for release in releases], [row._asdict() for row in losses]
+    documents, loss_documents = [asdict(release) for release in releases], [loss._asdict() for loss in losses]
     verb = "release loses" if len(releases) == 1 else "releases lose"
     title = f"What {len(releases)} {verb} about a tick together, {start} start"
-    cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in losses]
+    loss_rows = [(loss.name, "" if loss.epsilon is None else f"{loss.epsilon:.6g}", loss.note) for loss in losses]
     footnote = "each row is a bound for every tick, against the ignorant adversary where no other is named."
-    report: list[Part] = [*map(Line, notes), Table(title, ("bound", "epsilon", "why"), cells), Line(footnote)]
+    report: list[Part] = [*map(Line, notes), Table(title, ("bound", "epsilon", "why"), loss_rows), Line(footnote)]
     return Result({"releases": documents, "start": start, "bounds": loss_documents, "notes": notes}, report)

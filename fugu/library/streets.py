@@ -105,7 +105,7 @@ class Street:
     def _home_names(self) -> list[str]:
         sources = [home.source for home in self.details.recordings]
         if len(sources) == 1:
-            return [f"home-{number}" for number in range(1, self.details.homes + 1)]
+            return [f"home-{home_number}" for home_number in range(1, self.details.homes + 1)]
         names = [re.sub(r"[^A-Za-z0-9_-]+", "-", Path(source).name.partition(".")[0]) for source in sources]
         return names if len(set(names)) == len(names) else [f"{name}-{i}" for i, name in enumerate(names, 1)]
 
@@ -153,12 +153,12 @@ class Street:
         """The plan as lines and a table; `str(street)` is the same as text."""
         usefulness, promise, *sentences = self.verdict
         sizes = sorted({*(size for size in self.details.sizes if size.homes in _SHOWN_SIZES), self.details.size})
-        rows = [[f"{size.homes:,}", *map(error_words, size[1:])] for size in sizes]
+        size_rows = [[f"{size.homes:,}", *map(error_words, size[1:])] for size in sizes]
         return [
             Line(usefulness, bold=True),
             Line(promise, bold=True),
             *map(Line, sentences),
-            Table("Mean errors of a sum, a fifth of the homes away", ["homes", "sum", "guessing", "habit"], rows),
+            Table("Mean errors of a sum, a fifth of the homes away", ["homes", "sum", "guessing", "habit"], size_rows),
         ]
 
     def __repr__(self) -> str:
@@ -172,8 +172,8 @@ class Street:
         plan = self.details
 
         def row(size: Size) -> JsonObject:
-            values = {name: None if math.isnan(value) else value for name, value in size._asdict().items()}
-            return values | {"useful": size.useful, "beats_habit": size.beats_habit}
+            size_fields = {name: None if math.isnan(value) else value for name, value in size._asdict().items()}
+            return size_fields | {"useful": size.useful, "beats_habit": size.beats_habit}
 
         return {
             "useful": self.useful,

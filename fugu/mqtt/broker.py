@@ -63,7 +63,7 @@ class Broker:
     def beside(self, folder: Path) -> Broker:
         """Return this broker with its file names relative to a folder."""
         files: dict[str, Any] = {
-            name: str(folder / value) for name in self.FILES if (value := getattr(self, name)) is not None
+            name: str(folder / file_name) for name in self.FILES if (file_name := getattr(self, name)) is not None
         }
         return replace(self, **files)
 

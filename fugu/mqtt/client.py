@@ -168,46 +168,48 @@ class Client(mqtt.Client):
             raise RefusedError("the broker takes nothing, but sends")
         if self._wishes.gather and time.monotonic() < self._busy_until:
             time.sleep(_GATHER_SECONDS)
-        chunk = self._sock_recv(_CHUNK_BYTES)
-        if not chunk:
+        received = self._sock_recv(_CHUNK_BYTES)
+        if not received:
             raise ConnectionResetError
         self._last_bytes_received = time.monotonic()
         if not hasattr(self._sock, "pending"):
-            return chunk
-        chunks, size = [chunk], len(chunk)  # a TLS read gives one record at most
+            return received
+        records, byte_count = [received], len(received)  # a TLS read gives one record at most
         with contextlib.suppress(OSError):  # nothing more has come, or the next turn sees the failure
-            while size < _CHUNK_BYTES and (chunk := self._sock_recv(_CHUNK_BYTES)):
-                chunks.append(chunk)
-                size += len(chunk)
-        return b"".join(chunks)
+            while byte_count < _CHUNK_BYTES and (received := self._sock_recv(_CHUNK_BYTES)):
+                records.append(received)
+                byte_count += len(received)
+        return b"".join(records)
 
-    def _take_bytes(self, chunk: bytes) -> MQTTErrorCode:
+    def _take_bytes(self, received: bytes) -> MQTTErrorCode:
         if self._partial:
-            self._partial += chunk
+            self._partial += received
             if len(self._partial) < self._needed_bytes:
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            chunk = bytes(self._partial)
+            received = bytes(self._partial)
             self._partial.clear()
         try:
-            return self._take_packets(chunk)
+            return self._take_packets(received)
         finally:
             self._deliver()
 
-    def _take_packets(self, chunk: bytes) -> MQTTErrorCode:
+    def _take_packets(self, received: bytes) -> MQTTErrorCode:
         position, connection = 0, self._sock
         while True:
-            position = publications(chunk, position, self._max_packet, self._is_mqtt5, self._messages, self._acks)
-            if position == len(chunk):
+            position = publications(received, position, self._max_packet, self._is_mqtt5, self._messages, self._acks)
+            if position == len(received):
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            head = header(chunk, position)
-            if head is not None:
-                check_packet(head.command, head.length, self._max_packet, is_connected=self.is_connected())
-            if head is None or head.begin + head.length > len(chunk):
-                self._partial += chunk[position:]
-                self._needed_bytes = len(self._partial) + 1 if head is None else head.begin - position + head.length
+            packet = header(received, position)
+            if packet is not None:
+                check_packet(packet.command, packet.length, self._max_packet, is_connected=self.is_connected())
+            if packet is None or packet.body_start + packet.length > len(received):
+                self._partial += received[position:]
+                self._needed_bytes = (
+                    len(self._partial) + 1 if packet is None else packet.body_start - position + packet.length
+                )
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            position = head.begin + head.length
-            if error_code := self._handle_packet(head.command, chunk[head.begin : position]):
+            position = packet.body_start + packet.length
+            if error_code := self._handle_packet(packet.command, received[packet.body_start : position]):
                 return error_code
             if self._sock is not connection:  # the connection was closed, or replaced
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -215,8 +217,8 @@ class Client(mqtt.Client):
     def _handle_packet(self, command: int, body: bytes) -> MQTTErrorCode:
         """Handle a packet that is no plain publication."""
         packet_type = command >> 4
-        if packet_type == PacketTypes.PUBACK and (answer := acknowledgement(body, self._is_mqtt5)) is not None:
-            mid, refusal = answer
+        if packet_type == PacketTypes.PUBACK and (outcome := acknowledgement(body, self._is_mqtt5)) is not None:
+            mid, refusal = outcome
             if self._outgoing.answered(mid):
                 self._wishes.answered(mid, refusal)
             return MQTTErrorCode.MQTT_ERR_SUCCESS

@@ -83,8 +83,8 @@ def check_properties(command: int, packet: bytes | bytearray) -> None:
 
     The time that paho-mqtt takes grows with the square of their number.
     """
-    begin = 2 + int.from_bytes(packet[:2], "big") + 2 * bool(command & _AT_QOS_1)
-    length, _ = VariableByteIntegers.decode(packet[begin : begin + 4])
+    properties_start = 2 + int.from_bytes(packet[:2], "big") + 2 * bool(command & _AT_QOS_1)
+    length, _ = VariableByteIntegers.decode(packet[properties_start : properties_start + 4])
     if length > MOST_AROUND:
         raise RefusedError(f"the broker sends {length} bytes of properties; at most {MOST_AROUND} are taken")
 
@@ -102,68 +102,68 @@ class Header(NamedTuple):
 
     command: int
     length: int
-    begin: int
+    body_start: int
 
 
-def header(chunk: bytes, start: int) -> Header | None:
+def header(buffer: bytes, start: int) -> Header | None:
     """Read the header of the packet at `start`; `None` if it is incomplete, ValueError for a length of over 4 bytes."""
     length = 0
     for byte_index in range(_LENGTH_BYTES):
-        begin = start + 2 + byte_index
-        if begin > len(chunk):
+        body_start = start + 2 + byte_index
+        if body_start > len(buffer):
             return None
-        byte = chunk[begin - 1]
+        byte = buffer[body_start - 1]
         length |= (byte & 127) << 7 * byte_index
         if byte < 128:
-            return Header(chunk[start], length, begin)
+            return Header(buffer[start], length, body_start)
     raise ValueError("a length of more than four bytes")
 
 
-def publications(chunk: bytes, start: int, limit: int, mqtt5: bool, messages: list[Message], acks: bytearray) -> int:
+def publications(buffer: bytes, start: int, limit: int, mqtt5: bool, messages: list[Message], acks: bytearray) -> int:
     """Read plain publications (whole, well-formed, at QoS 0 or 1, with a topic, of at most `limit` bytes).
 
     Return the offset of the first other packet. Messages are added to `messages`, acknowledgements of publications at
     QoS 1 to `acks`. Properties of MQTT 5 are skipped unread: a publisher may add many, and nothing here depends on
     one. ValueError: a length has more than four bytes.
     """
-    size = len(chunk)
-    while start + 4 <= size:
-        command, length, begin = chunk[start], chunk[start + 1], start + 2
+    buffer_length = len(buffer)
+    while start + 4 <= buffer_length:
+        command, length, body_start = buffer[start], buffer[start + 1], start + 2
         if command & _KIND_AND_QOS_2 != _PUBLISH:
             break
-        if length > 127 and chunk[begin] < 128:
-            length, begin = length - 128 | chunk[begin] << 7, begin + 1
+        if length > 127 and buffer[body_start] < 128:
+            length, body_start = length - 128 | buffer[body_start] << 7, body_start + 1
         elif length > 127:
-            if (head := header(chunk, start)) is None:
+            if (packet_header := header(buffer, start)) is None:
                 break
-            _, length, begin = head
-        stop = begin + length
-        if stop > size or not 2 <= length <= limit:
+            _, length, body_start = packet_header
+        stop = body_start + length
+        if stop > buffer_length or not 2 <= length <= limit:
             break
-        topic_end = offset = begin + 2 + (chunk[begin] << 8 | chunk[begin + 1])
+        topic_end = offset = body_start + 2 + (buffer[body_start] << 8 | buffer[body_start + 1])
         if command & _AT_QOS_1:
             offset += 2
         if mqtt5:
-            offset = offset + 1 if offset < stop and not chunk[offset] else _after_properties(chunk, offset, stop)
-        if offset > stop or topic_end == begin + 2:
+            offset = offset + 1 if offset < stop and not buffer[offset] else _after_properties(buffer, offset, stop)
+        if offset > stop or topic_end == body_start + 2:
             break
         try:
-            topic = chunk[begin + 2 : topic_end].decode()
+            topic = buffer[body_start + 2 : topic_end].decode()
         except UnicodeDecodeError:
             break
         if command & _AT_QOS_1:
             acks += PUBACK
-            acks += chunk[topic_end : topic_end + 2]
-        messages.append((topic, chunk[offset:stop], command & _RETAINED == _RETAINED))
+            acks += buffer[topic_end : topic_end + 2]
+        messages.append((topic, buffer[offset:stop], command & _RETAINED == _RETAINED))
         start = stop
     return start
 
 
-def _after_properties(chunk: bytes, start: int, stop: int) -> int:
+def _after_properties(buffer: bytes, start: int, stop: int) -> int:
     """Return the offset at which the properties that begin at `start` end; beyond `stop` if they have no length."""
     length = 0
     for byte_index in range(min(_LENGTH_BYTES, stop - start)):
-        byte = chunk[start + byte_index]
+        byte = buffer[start + byte_index]
         length |= (byte & 127) << 7 * byte_index
         if byte < 128:
             return start + byte_index + 1 + length
@@ -185,15 +185,15 @@ def publish(topic: bytes, payload: bytes, mid: int, is_mqtt5: bool, *, retain: b
     return packet
 
 
-def acknowledgement(body: bytes, is_mqtt5: bool) -> tuple[int, str] | None:
+def acknowledgement(packet_body: bytes, is_mqtt5: bool) -> tuple[int, str] | None:
     """Read a PUBACK: the message id, and the reason if the broker refuses the message, else "".
 
     `None`, or a MalformedPacket, if it is malformed.
     """
-    if len(body) < 2 or (len(body) > 2 and not is_mqtt5):
+    if len(packet_body) < 2 or (len(packet_body) > 2 and not is_mqtt5):
         return None
-    if len(body) > 3:
-        Properties(PacketTypes.PUBACK).unpack(body[3:])
-    mid, code = body[0] << 8 | body[1], body[2] if len(body) > 2 else _SUCCESS
+    if len(packet_body) > 3:
+        Properties(PacketTypes.PUBACK).unpack(packet_body[3:])
+    mid, code = packet_body[0] << 8 | packet_body[1], packet_body[2] if len(packet_body) > 2 else _SUCCESS
     reason = "" if code in (_SUCCESS, _NO_SUBSCRIBERS) else str(ReasonCode(PacketTypes.PUBACK, identifier=code))
     return mid, reason if code & 128 else ""

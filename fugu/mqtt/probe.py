@@ -96,32 +96,32 @@ def _try_tls(broker: Broker) -> Probe:
 
 
 def _log_in(broker: Broker, expiry: float | None, write: Sequence[str], listen: Sequence[str], on_wait: Say) -> Probe:
-    answers: dict[int, bool] = {}
+    acceptances: dict[int, bool] = {}
     retained_payloads: dict[str, bytes] = {}
     link = Link(
         broker,
         client_id=f"doctor-{secrets.token_hex(4)}",
         subscriptions=tuple(listen),
         on_message=lambda topic, payload, retained: retained_payloads.update({topic: payload} if retained else {}),
-        on_published=lambda mid, accepted: answers.update({mid: accepted}),
+        on_published=lambda mid, accepted: acceptances.update({mid: accepted}),
         on_absent=on_wait,
     )
     with link:
         _wait_until(link, lambda: link.connected or bool(link.last_error))
         if not link.connected:
             return Probe("login", link.last_error or "the broker does not answer", expiry)
-        writable = {topic: _accepts(link, topic, answers) for topic in write}
+        writable = {topic: _accepts(link, topic, acceptances) for topic in write}
         _wait_until(link, lambda: len(retained_payloads) >= len(listen), _LISTEN_SECONDS)
         return Probe("done", "", expiry, writable if link.protocol == "5" else None, dict(retained_payloads))
 
 
-def _accepts(link: Link, topic: str, answers: Mapping[int, bool]) -> bool:
+def _accepts(link: Link, topic: str, acceptances: Mapping[int, bool]) -> bool:
     """True if the broker accepts an empty message; False if it refuses the message or ends the connection."""
     _wait_until(link, lambda: link.connected)
     if (mid := link.publish(topic, b"")) is None:
         return False
-    _wait_until(link, lambda: mid in answers or not link.connected)
-    return answers.get(mid, False)
+    _wait_until(link, lambda: mid in acceptances or not link.connected)
+    return acceptances.get(mid, False)
 
 
 def _wait_until(link: Link, condition: Callable[[], bool], seconds: float = _PATIENCE_SECONDS) -> None:
@@ -137,11 +137,11 @@ def deliver(broker: Broker, messages: Iterable[tuple[str, bytes]], on_wait: Say 
     `on_wait` is called once with the reason, if there has been no connection for 3 seconds. LinkError: the credentials
     cannot be read, or the broker refuses the connection, or does not answer for half a minute.
     """
-    answers = queue.SimpleQueue[bool]()
+    acceptances = queue.SimpleQueue[bool]()
     link = Link(
         broker,
         client_id=f"deliver-{secrets.token_hex(6)}",
-        on_published=lambda _id, is_accepted: answers.put(is_accepted),
+        on_published=lambda _id, is_accepted: acceptances.put(is_accepted),
         on_absent=on_wait,
     )
     with link:
@@ -151,7 +151,7 @@ def deliver(broker: Broker, messages: Iterable[tuple[str, bytes]], on_wait: Say 
                 link.maintain()
                 is_sent = is_sent or link.publish(topic, payload, retain=True) is not None
                 try:
-                    is_accepted = answers.get(timeout=_LOOK_SECONDS)
+                    is_accepted = acceptances.get(timeout=_LOOK_SECONDS)
                 except queue.Empty:
                     if time.monotonic() > deadline or link.last_error.startswith("broker refuses the connection"):
                         raise LinkError(link.last_error or "the broker does not answer") from None

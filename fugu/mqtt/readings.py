@@ -157,17 +157,17 @@ class Descriptions:
 
         FrameError: it is no valid description, or too much is stored already. TopicError: it is another stream's.
         """
-        key = topic.device, topic.stream
-        versions = self._streams.get(key, {})
+        stream_key = topic.device, topic.stream
+        versions = self._streams.get(stream_key, {})
         if not payload:
             self._bytes -= _payload_bytes(versions)
-            self._streams.pop(key, None)
-            self._in_force.pop(key, None)
+            self._streams.pop(stream_key, None)
+            self._in_force.pop(stream_key, None)
             return None
         if versions and [*versions.values()][-1].payload == payload:
             return None
         update = Description.decode(payload)
-        if (update.fleet, update.device, update.stream) != (topic.fleet, *key):
+        if (update.fleet, update.device, update.stream) != (topic.fleet, *stream_key):
             raise TopicError(f"a description of {update.device}/{update.stream} under {topic.device}/{topic.stream}")
         other_versions = versions | {description.version: _Stored(description, b"") for description in update.others}
         other_versions.pop(update.version, None)
@@ -178,8 +178,8 @@ class Descriptions:
         if (not versions and len(self._streams) >= MOST_STREAMS) or self._bytes + growth_bytes > MOST_BYTES:
             raise FrameError("more descriptions than are remembered", Reason.WRONG_LENGTH)
         self._bytes += growth_bytes
-        self._streams[key] = next_versions
-        self._in_force[key] = update
+        self._streams[stream_key] = next_versions
+        self._in_force[stream_key] = update
         return update
 
 
@@ -250,14 +250,16 @@ class Decoder:
 
     def _decode_window(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         frame = WindowFrame.decode(payload)
-        content = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
-        if not self._is_new(content, topic, frame.window, frame.index):
+        window_content = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
+        if not self._is_new(window_content, topic, frame.window, frame.index):
             return
         description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
-        begin, end = _tick_times(description, frame.first, 2, frame.shift, frame.length)
+        begin_time, end_time = _tick_times(description, frame.first, 2, frame.shift, frame.length)
         states = _counted_states(description, frame.window, len(frame.counts))
-        fields = (frame.window, frame.first, frame.length, frame.observed)
-        yield WindowReading(topic.device, topic.stream, *fields, frame.counts, frame.shift, begin, end, states)
+        window_fields = (frame.window, frame.first, frame.length, frame.observed)
+        yield WindowReading(
+            topic.device, topic.stream, *window_fields, frame.counts, frame.shift, begin_time, end_time, states
+        )
 
     def _decode_estimate(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         estimate = decode_estimate(payload)
@@ -265,9 +267,9 @@ class Decoder:
             yield EstimateReading(topic.device, topic.stream, estimate)
 
     def _decode_count(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
-        count = WindowCount.decode(payload)
-        if self._is_new(payload, topic, count.window):
-            yield CountReading(topic.device, topic.stream, count)
+        window_count = WindowCount.decode(payload)
+        if self._is_new(payload, topic, window_count.window):
+            yield CountReading(topic.device, topic.stream, window_count)
 
     def _decode_release(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         release = ReleaseFrame.decode(payload)
@@ -281,16 +283,16 @@ class Decoder:
         if description is not None and self._tells_descriptions:
             yield DescriptionReading(topic.device, topic.stream, description)
 
-    def _is_new(self, message: object, *key: object) -> bool:
+    def _is_new(self, message: object, *message_key: object) -> bool:
         """Remember a message under its key; True if the message is new, or differs from the one before.
 
         Frames that only account for more lost ticks are not new.
         """
-        content = hash(message)
-        if self._seen.pop(key, None) == content:
-            self._seen[key] = content
+        message_hash = hash(message)
+        if self._seen.pop(message_key, None) == message_hash:
+            self._seen[message_key] = message_hash
             return False
-        self._seen[key] = content
+        self._seen[message_key] = message_hash
         if len(self._seen) > _REMEMBERED:
             del self._seen[next(iter(self._seen))]
         return True
@@ -304,15 +306,15 @@ def symbol_states(version: DescribedVersion | None) -> tuple[str, ...]:
 
 
 def _tick_times(
-    version: DescribedVersion | None, first: int, count: int, shift: int, tick_stride: int = 1
+    version: DescribedVersion | None, first_tick: int, tick_count: int, shift: int, tick_stride: int = 1
 ) -> Sequence[datetime] | Sequence[None]:
-    """Return the times of `count` ticks, every `tick_stride` ticks from `first` on; `None` for each if unknown."""
+    """Return the times of ticks from `first_tick` on, every `tick_stride` ticks; `None` for each if unknown."""
     if version is None:
-        return [None] * count
-    begin_time = version.time_of(first, shift)
-    version.time_of(first + (count - 1) * tick_stride, shift)  # refuses what lies after the year 9999
+        return [None] * tick_count
+    begin_time = version.time_of(first_tick, shift)
+    version.time_of(first_tick + (tick_count - 1) * tick_stride, shift)  # refuses what lies after the year 9999
     stride_time = timedelta(microseconds=version.period_us * tick_stride)
-    return [begin_time + index * stride_time for index in range(count)]
+    return [begin_time + index * stride_time for index in range(tick_count)]
 
 
 def _counted_states(version: DescribedVersion | None, window: str, count_number: int) -> tuple[str, ...] | None:
