@@ -45,11 +45,11 @@ def mean_interval(series: Floats, confidence: float) -> tuple[float, float]:
     """
     if series.size < FEWEST_BLOCKS:
         return -np.inf, np.inf
-    time = _autocorrelation_time(series)
-    length = min(series.size // FEWEST_BLOCKS, max(1, round(_TIMES_PER_BLOCK * time)))
-    mean, half_width = _mean_and_width(block_means(series, length), confidence)
-    if time > 1.0:  # neighbouring blocks overlap, in information, by about one autocorrelation time
-        half_width /= (1.0 - min(0.5, time / length)) ** 0.5
+    correlation_time = _autocorrelation_time(series)
+    block_length = min(series.size // FEWEST_BLOCKS, max(1, round(_TIMES_PER_BLOCK * correlation_time)))
+    mean, half_width = _mean_and_width(block_means(series, block_length), confidence)
+    if correlation_time > 1.0:  # neighbouring blocks overlap, in information, by about one autocorrelation time
+        half_width /= (1.0 - min(0.5, correlation_time / block_length)) ** 0.5
     return mean - half_width, mean + half_width
 
 
@@ -59,9 +59,9 @@ def lowest_mean(values: Floats, confidence: float) -> float:
     return mean - half_width
 
 
-def block_means(series: Floats, length: int) -> Floats:
+def block_means(series: Floats, block_length: int) -> Floats:
     """Means (blocks,) of consecutive blocks of equal length; the last block is up to twice as long."""
-    edges = np.arange(max(1, series.size // length)) * length
+    edges = np.arange(max(1, series.size // block_length)) * block_length
     return np.add.reduceat(series, edges) / np.diff(np.append(edges, series.size))
 
 
@@ -161,14 +161,14 @@ def _refuted_epsilon(hits: Floats, alarms: Floats, confidence: float) -> float:
         lowest_hits = lowest_mean(hits, half_confidence)
         largest_share = share_bounds(alarmed_blocks, hits.size, 1 - half_confidence)[1]
         return max(0.0, math.log(lowest_hits / largest_share)) if lowest_hits > 0 else 0.0
-    low, high = 0.0, 60.0
+    low_epsilon, high_epsilon = 0.0, 60.0
     if not lowest_mean(hits - alarms, confidence) > 0:
         return 0.0
-    while high - low > 1e-6:
-        middle = (low + high) / 2
+    while high_epsilon - low_epsilon > 1e-6:
+        middle = (low_epsilon + high_epsilon) / 2
         is_refuted = lowest_mean(hits - math.exp(middle) * alarms, confidence) > 0
-        low, high = (middle, high) if is_refuted else (low, middle)
-    return low
+        low_epsilon, high_epsilon = (middle, high_epsilon) if is_refuted else (low_epsilon, middle)
+    return low_epsilon
 
 
 _BELIEVERS = {"single symbol", "single window", "forward-backward", "Viterbi"}
@@ -263,15 +263,15 @@ def attack(
         raise ValueError("an attack needs a state, a segment and an output for every tick, and a tick to judge")
     believed_chain = mean_transitions(states, segments, k) if transition is None else transition
     knowledge = Knowledge(believed_chain, segments, known, states)
-    by_name = attackers or (COUNT_ATTACKERS if isinstance(outputs, CountOutputs) else ATTACKERS)
-    level = 1 - (1 - confidence) / len(by_name)
+    named_attackers = attackers or (COUNT_ATTACKERS if isinstance(outputs, CountOutputs) else ATTACKERS)
+    level = 1 - (1 - confidence) / len(named_attackers)
     no_outputs = without(outputs)
     truth = states[is_judged]
     prior = knowledge.prior[is_judged]
     slack = float((success_bound(prior, epsilon) - prior.max(axis=1)).mean())
     best_guess = float((prior.argmax(axis=1) == truth).mean())
     attacks = []
-    for name, attacker in by_name.items():
+    for name, attacker in named_attackers.items():
         posterior, baseline = (attacker(heard, knowledge)[is_judged] for heard in (outputs, no_outputs))
         is_right, is_guessed = posterior.argmax(axis=1) == truth, baseline.argmax(axis=1) == truth
         guess = float(is_guessed.mean())
@@ -316,9 +316,9 @@ def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smo
     return _log_odds_range(attacker(outputs, knowledge), attacker(without(outputs), knowledge))
 
 
-def _log_odds_range(after: Floats, prior: Floats) -> Floats:
+def _log_odds_range(posterior: Floats, prior: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_ratios = np.where(prior > 0.0, np.log(after) - np.log(prior), np.nan)
+        log_ratios = np.where(prior > 0.0, np.log(posterior) - np.log(prior), np.nan)
     return np.asarray(np.nanmax(log_ratios, axis=1) - np.nanmin(log_ratios, axis=1))
 
 
@@ -330,8 +330,8 @@ def mean_transitions(states: Ints, segments: Ints, k: int, *, pseudocount: float
 
 def _residuals(gain: Ints, strata: Ints) -> Floats:
     """Subtract from gains (n,) the mean gain of their stratum."""
-    sums, sizes = np.bincount(strata, gain), np.bincount(strata)
-    return gain - (sums / np.maximum(sizes, 1))[strata]
+    sums, stratum_sizes = np.bincount(strata, gain), np.bincount(strata)
+    return gain - (sums / np.maximum(stratum_sizes, 1))[strata]
 
 
 def _log_odds(probabilities: Floats) -> Floats:

@@ -87,25 +87,25 @@ def pick_event(
         other_radii = (min(longest_radius, 200),) if real_draws is None else (10, 2, 0)
         for radius in dict.fromkeys((min(longest_radius, 20), *other_radii)):
             mechanism = mechanisms(radius)
-            size = min(trials, _affordable_trials(_attackable(mechanism)))
+            trial_count = min(trials, _affordable_trials(_attackable(mechanism)))
             if real_draws is not None:
-                size = min(size, real_draws.trials(mechanism, chain))
-            for candidate in _candidates(mechanism, chain, generator, size, level, pairs) if size else ():
+                trial_count = min(trial_count, real_draws.trials(mechanism, chain))
+            for candidate in _candidates(mechanism, chain, generator, trial_count, level, pairs) if trial_count else ():
                 if best_event is None or candidate.promise > best_event.promise:
                     best_event = candidate
     if best_event is None:
         return Event(0.0, 0, 0, 0, None, chains[0], 0)
     x, z = best_event.pair
-    mechanism, size = best_event.mechanism, best_event.trials
-    walks = [paths(best_event.chain, mechanism, state, size, generator) for state in (x, z)]
+    mechanism, trial_count = best_event.mechanism, best_event.trials
+    walks = [paths(best_event.chain, mechanism, state, trial_count, generator) for state in (x, z)]
     if real_draws is not None:
-        size = real_draws.paths_covered(mechanism, *walks)
+        trial_count = real_draws.paths_covered(mechanism, *walks)
         real_draws.rewind()
     draws = real_draws or Simulated(generator)
-    statistics = (best_event.statistic(release(mechanism, states[:size], draws)) for states in walks)
+    statistics = (best_event.statistic(release(mechanism, states[:trial_count], draws)) for states in walks)
     hits, alarms = (int((statistic >= best_event.threshold).sum()) for statistic in statistics)
-    epsilon_low = least_epsilon(hits, alarms, size, level)
-    return Event(epsilon_low, size, hits, alarms, (x, z), best_event.chain, mechanism.ticks)
+    epsilon_low = least_epsilon(hits, alarms, trial_count, level)
+    return Event(epsilon_low, trial_count, hits, alarms, (x, z), best_event.chain, mechanism.ticks)
 
 
 def ticks_to_forget(chain: MarkovChain, times: float) -> int:

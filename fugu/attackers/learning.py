@@ -318,10 +318,10 @@ def cross_validated(attacker: Callable[[Outputs, Knowledge, Ints], Floats], fold
         if truth is None or is_silent:
             return knowledge.prior
         posteriors = np.empty((outputs.ticks, outputs.states))
-        for low, high in pairwise(np.linspace(0, outputs.ticks, folds + 1).astype(int)):
-            training_truth, margin = truth.copy(), (high - low) // 10
-            training_truth[max(0, low - margin) : high + margin] = -1
-            posteriors[low:high] = attacker(outputs, knowledge, training_truth)[low:high]
+        for fold_begin, fold_end in pairwise(np.linspace(0, outputs.ticks, folds + 1).astype(int)):
+            training_truth, margin = truth.copy(), (fold_end - fold_begin) // 10
+            training_truth[max(0, fold_begin - margin) : fold_end + margin] = -1
+            posteriors[fold_begin:fold_end] = attacker(outputs, knowledge, training_truth)[fold_begin:fold_end]
         return posteriors
 
     return attack
@@ -348,10 +348,10 @@ def _standardise(column: Floats) -> Floats:
 def _window_means(series: Floats, segments: Ints, widths: tuple[int, ...]) -> list[Floats]:
     """Means of a series (n,) over centred windows of odd widths, cut off at the ends of its segment."""
     sums, edges, ticks = np.concatenate([[0.0], np.cumsum(series)]), stretch_edges(segments), np.arange(series.size)
-    first, last = (np.repeat(column, np.diff(edges)) for column in (edges[:-1], edges[1:]))
-    begins = [np.maximum(first, ticks - width // 2) for width in widths]
-    ends = [np.minimum(last, ticks + width // 2 + 1) for width in widths]
-    return [(sums[h] - sums[b]) / (h - b) for b, h in zip(begins, ends, strict=True)]
+    segment_begins, segment_ends = (np.repeat(column, np.diff(edges)) for column in (edges[:-1], edges[1:]))
+    begins = [np.maximum(segment_begins, ticks - width // 2) for width in widths]
+    ends = [np.minimum(segment_ends, ticks + width // 2 + 1) for width in widths]
+    return [(sums[end] - sums[begin]) / (end - begin) for begin, end in zip(begins, ends, strict=True)]
 
 
 def _regression(features: Floats, labels: Floats) -> Floats:

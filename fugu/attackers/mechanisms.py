@@ -162,7 +162,7 @@ class Recorded:
             assert chain.initial is not None
             distribution = np.bincount(mechanism.sources[n].shows, chain.initial)
             demands = 2 * np.maximum(mechanism.ticks * distribution, 1.0)
-            trials = min(trials, *(int(rows.size / need) for rows, need in zip(self.drawn, demands, strict=True)))
+            trials = min(trials, *(int(draws.size / need) for draws, need in zip(self.drawn, demands, strict=True)))
         return trials
 
     def paths_covered(self, mechanism: Mechanism, *states: Ints) -> int:
@@ -170,10 +170,10 @@ class Recorded:
         limit = len(states[0])
         for count in mechanism.counts:
             limit = min(limit, self.noises[count.name].size // (len(states) * mechanism.noise_uses(count.name)))
-        for n, (x, rows) in product(mechanism.drawn_sources, enumerate(self.drawn)):
+        for n, (x, draws) in product(mechanism.drawn_sources, enumerate(self.drawn)):
             shown_states = np.array(mechanism.sources[n].shows)
             draws_used = np.cumsum(sum((shown_states[state] == x).sum(axis=1) for state in states))
-            limit = min(limit, int(np.searchsorted(draws_used, rows.size, side="right")))
+            limit = min(limit, int(np.searchsorted(draws_used, draws.size, side="right")))
         return limit
 
     def symbols(self, states: Ints, source: Source) -> Ints:
@@ -243,19 +243,19 @@ def release(mechanism: Mechanism, states: Ints, randomness: Simulated | Recorded
 
 def log_likelihoods(mechanism: Mechanism, chain: MarkovChain, heard: Heard) -> Floats:
     """The log-likelihoods (trials, s) of heard outputs given each of s secrets, up to a constant for each trial."""
-    size = max(1, _CELLS_PER_ARRAY // mechanism.cells)
-    chunks, secrets = [], range(int(mechanism.secrets.max()) + 1)
+    batch_size = max(1, _CELLS_PER_ARRAY // mechanism.cells)
+    batch_logs, secrets = [], range(int(mechanism.secrets.max()) + 1)
     no_outputs = Heard({}, np.zeros((1, 0), dtype=np.int64))
     silent_mechanism = mechanism._replace(counts=())
     prior_logs = np.array([_likelihood(silent_mechanism, chain, no_outputs, secret)[0] for secret in secrets])
-    for begin in range(0, len(heard.counts), size):
-        chunk = Heard(
-            {n: symbols[begin : begin + size] for n, symbols in heard.symbols.items()},
-            heard.counts[begin : begin + size],
+    for begin in range(0, len(heard.counts), batch_size):
+        batch = Heard(
+            {n: symbols[begin : begin + batch_size] for n, symbols in heard.symbols.items()},
+            heard.counts[begin : begin + batch_size],
         )
-        logs = [_likelihood(mechanism, chain, chunk, secret) for secret in secrets]
-        chunks.append(np.stack(logs, axis=1) - prior_logs)
-    return np.concatenate(chunks)
+        logs = [_likelihood(mechanism, chain, batch, secret) for secret in secrets]
+        batch_logs.append(np.stack(logs, axis=1) - prior_logs)
+    return np.concatenate(batch_logs)
 
 
 def _distribution(chain: MarkovChain) -> Floats:

@@ -82,8 +82,8 @@ class CountOutputs:
     def windows(self) -> Ints:
         """The index (n,) of the window that holds each tick, or -1."""
         window_of_tick = np.full(self.ticks, -1, dtype=np.int64)
-        for w, first in enumerate(self.first):
-            window_of_tick[first : first + self.length] = w
+        for window, first in enumerate(self.first):
+            window_of_tick[first : first + self.length] = window
         return window_of_tick
 
     def beside_symbols(self) -> SymbolOutputs:
@@ -143,7 +143,7 @@ def window_counts(states: Ints, segments: Ints, length: int, groups: Sequence[Se
     States are (n,); segments (n,) are equal inside a stretch without gaps.
     """
     stretches = pairwise(stretch_edges(segments))
-    first = np.concatenate([np.arange(low, high - length + 1, length) for low, high in stretches]).astype(np.int64)
+    first = np.concatenate([np.arange(begin, end - length + 1, length) for begin, end in stretches]).astype(np.int64)
     sums = np.array([np.concatenate([[0], np.cumsum(np.isin(states, group))]) for group in groups]).T
     return sums[first + length] - sums[first], first
 

@@ -206,14 +206,14 @@ class Odds:
     ) -> Floats:
         symbols = outputs.symbols[stretch.begin : stretch.end]
         likelihoods = np.where(heard & (symbols[:, None] >= 0), outputs.emission.T[np.maximum(symbols, 0)], 1.0)
-        first = stretch.first - stretch.begin
-        for likelihood in likelihoods[:first]:
+        offset = stretch.first - stretch.begin
+        for likelihood in likelihoods[:offset]:
             forward = (forward @ self._chain) * likelihood
             forward = forward / forward.sum()
-        for likelihood in likelihoods[: first + self._ticks - 1 : -1]:
+        for likelihood in likelihoods[: offset + self._ticks - 1 : -1]:
             backward = self._chain @ (likelihood * backward)
             backward = backward / backward.max()
-        moves = self._course_weights(forward[None], likelihoods[first : first + self._ticks])[0]  # (to, onset, count)
+        moves = self._course_weights(forward[None], likelihoods[offset : offset + self._ticks])[0]  # (to, onset, count)
         return self._answer_weights(np.einsum("yoc,y->oc", moves, backward))
 
     def _weigh_counts(

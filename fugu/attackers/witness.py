@@ -84,7 +84,7 @@ def tick_losses(mechanism: Mechanism) -> Floats:
         for source in mechanism.sources:
             logs = np.log(source.emission)
             if source.heard:
-                losses += [np.nan_to_num(row - logs, nan=0.0, posinf=1e3).max(axis=1) for row in logs]
+                losses += [np.nan_to_num(state_logs - logs, nan=0.0, posinf=1e3).max(axis=1) for state_logs in logs]
     for n in mechanism.independent_counts:
         count = mechanism.counts[n]
         if count.first <= mechanism.secret < count.first + count.length:
@@ -93,9 +93,9 @@ def tick_losses(mechanism: Mechanism) -> Floats:
     return losses
 
 
-def _counted_shares(mechanism: Mechanism, count: int) -> Floats:
+def _counted_shares(mechanism: Mechanism, count_index: int) -> Floats:
     """The average contribution (k,) of a tick in each state to a count."""
-    definition = mechanism.counts[count]
+    definition = mechanism.counts[count_index]
     if definition.symbols is None:
         return np.isin(np.arange(mechanism.states), definition.members).astype(np.float64)
     emission = mechanism.sources[definition.symbols].emission
@@ -128,10 +128,10 @@ def _sign_pairs(mechanism: Mechanism, pairs: Sequence[tuple[int, int]]) -> dict[
     return patterns
 
 
-def _pair_shares(mechanism: Mechanism, count: int) -> Floats:
-    definition = mechanism.counts[count]
+def _pair_shares(mechanism: Mechanism, count_index: int) -> Floats:
+    definition = mechanism.counts[count_index]
     if not definition.consecutive or definition.symbols is None:
-        return _counted_shares(mechanism, count)
+        return _counted_shares(mechanism, count_index)
     emission = mechanism.sources[definition.symbols].emission
     first_symbols, second_symbols = np.divmod(np.array(definition.members), emission.shape[1])
     return np.asarray((emission[:, first_symbols] * emission[:, second_symbols]).sum(axis=1))
@@ -186,16 +186,16 @@ class _ExpandedChain(NamedTuple):
         sources = {mechanism.counts[n].symbols for n in mechanism.followed} - {None}
         options, cache = [], {}
         for tick in range(mechanism.ticks):
-            key = (tilts[tick].tobytes(), *(tilts_of[n][tick].tobytes() for n in tilts_of if n in sources))
-            if key not in cache:
+            tilt_key = (tilts[tick].tobytes(), *(tilts_of[n][tick].tobytes() for n in tilts_of if n in sources))
+            if tilt_key not in cache:
                 probs = (heard * np.exp(tilts[tick])[:, None])[self.state]
                 for n in tilts_of:
                     if n in sources and n == self.consecutive_of:
                         probs = probs * np.exp(tilts_of[n][tick])[self.symbol][:, None]
                     elif n in sources:
                         probs = probs * (mechanism.sources[n].emission @ np.exp(tilts_of[n][tick]))[self.state][:, None]
-                cache[key] = probs
-            options.append(cache[key])
+                cache[tilt_key] = probs
+            options.append(cache[tilt_key])
         return options
 
     def steps(self, mechanism: Mechanism, signs: Sequence[int]) -> list[Floats]:
@@ -209,8 +209,8 @@ class _ExpandedChain(NamedTuple):
             if count.consecutive and count.symbols == self.consecutive_of:
                 steps = slice(count.first, count.first + count.length - 1)
                 tilts[steps, list(count.members)] += signs[n] / float(count.scale)
-        pair = self.symbol[:, None] * symbols + self.symbol[None, :]
-        return [np.exp(tilt)[pair] for tilt in tilts]
+        symbol_pair = self.symbol[:, None] * symbols + self.symbol[None, :]
+        return [np.exp(tilt)[symbol_pair] for tilt in tilts]
 
 
 def _extreme_columns(columns: Floats) -> Ints:
@@ -241,15 +241,15 @@ def _side_probs(
     past: bool,
 ) -> _Sides:
     """The likelihoods of the kept outputs of one side, computed from the farthest tick to the nearest."""
-    size = len(space.state)
+    state_count = len(space.state)
     move = space.backward if past else space.forward
-    seen_probs, prior_probs = np.ones((1, 1, size)), np.ones((1, size))
+    seen_probs, prior_probs = np.ones((1, 1, state_count)), np.ones((1, state_count))
     tried_distances = set(_known_distances(len(options))) if knows and space.consecutive_of is None else set()
-    known_states = np.flatnonzero((size <= _MOST_KNOWN) | np.isin(space.secret, pairs[:_MOST_KNOWN]))
+    known_states = np.flatnonzero((state_count <= _MOST_KNOWN) | np.isin(space.secret, pairs[:_MOST_KNOWN]))
     for index, (option, step) in enumerate(zip(options, steps, strict=True)):
         matrix = move * (step.T if past else step)
         beliefs = seen_probs[:, :, None, :] * option.T[None, None]
-        beliefs = beliefs.reshape(len(seen_probs), -1, size) @ matrix.T
+        beliefs = beliefs.reshape(len(seen_probs), -1, state_count) @ matrix.T
         seen_probs = _select_outputs(beliefs, space, pairs)
         prior_probs = prior_probs @ move.T
         if len(options) - index in tried_distances:

@@ -204,12 +204,12 @@ def _dependence(
     x and y are the centred indicators of half of the cells of two streams. With p and r the probabilities of these
     halves, each product has the variance p (1 - p) r (1 - r).
     """
-    (values, p), (other_values, r) = _half_indicator(first[1]), _half_indicator(other[1])
+    (indicator, p), (other_indicator, r) = _half_indicator(first[1]), _half_indicator(other[1])
     n = min(first[0].size, other[0].size)
     lags = min(n // 2, _MAX_LAGS)
     if lags < 1 or min(p, 1 - p) * min(r, 1 - r) * (n - lags) < _MIN_EXPECTED_PAIRS:
         return
-    products = _products((first[0][:n], values), (other[0][:n], other_values), lags)
+    products = _products((first[0][:n], indicator), (other[0][:n], other_indicator), lags)
     scores = (products / np.sqrt(p * (1 - p) * r * (1 - r) * (n - np.arange(lags + 1))))[least_lag:]
     lag = int(np.argmax(np.abs(scores)))
     skewness = _skewness(p) * _skewness(r) / math.sqrt(n - lags)
@@ -223,13 +223,13 @@ def scale_alarms(noise: Sequence[int], scale: Fraction, false_alarms: float) -> 
     The likelihood of any other scale depends only on the sum. That of a share of counts without noise depends only on
     the number of zeros. Both tests use exact distributions. `noise` is counts less true counts.
     """
-    values = np.abs(np.asarray(noise, dtype=np.int64))
-    draws, total, zeros = values.size, int(values.sum()), int((values == 0).sum())
+    noise_sizes = np.abs(np.asarray(noise, dtype=np.int64))
+    draws, total_size, zeros = noise_sizes.size, int(noise_sizes.sum()), int((noise_sizes == 0).sum())
     a = math.exp(-float(1 / scale))
     alarms = []
-    if min(total_tails(total, draws, a)) * 4 < false_alarms:
+    if min(total_tails(total_size, draws, a)) * 4 < false_alarms:
         mean = draws * 2 * a / (1 - a * a)
-        alarms.append(Alarm("scale", f"the noise adds up to {total}, and to {mean:.0f} by its scale"))
+        alarms.append(Alarm("scale", f"the noise adds up to {total_size}, and to {mean:.0f} by its scale"))
     if stats.binom.sf(zeros - 1, draws, (1 - a) / (1 + a)) * 2 < false_alarms:
         expected = draws * (1 - a) / (1 + a)
         alarms.append(Alarm("scale", f"{zeros} of {draws} counts have no noise, {expected:.1f} were expected"))
@@ -242,37 +242,37 @@ def total_tails(total: int, draws: int, a: float) -> tuple[float, float]:
     The number of draws other than 0 is binomial, and their |N| - 1 are geometric with a negative binomial sum.
     """
     p, tail_mass = 2 * a / (1 + a), 1e-30
-    counts = np.arange(stats.binom.ppf(tail_mass, draws, p), stats.binom.isf(tail_mass, draws, p) + 1)
-    weights = stats.binom.pmf(counts, draws, p)
-    excess, successes = total - counts, np.maximum(counts, 1)
-    lower_tail = np.where(counts > 0, stats.nbinom.cdf(excess, successes, 1 - a), total >= 0)
-    upper_tail = np.where(counts > 0, stats.nbinom.sf(excess - 1, successes, 1 - a), total <= 0)
+    nonzero_counts = np.arange(stats.binom.ppf(tail_mass, draws, p), stats.binom.isf(tail_mass, draws, p) + 1)
+    weights = stats.binom.pmf(nonzero_counts, draws, p)
+    excess, successes = total - nonzero_counts, np.maximum(nonzero_counts, 1)
+    lower_tail = np.where(nonzero_counts > 0, stats.nbinom.cdf(excess, successes, 1 - a), total >= 0)
+    upper_tail = np.where(nonzero_counts > 0, stats.nbinom.sf(excess - 1, successes, 1 - a), total <= 0)
     return float(weights @ lower_tail), float(weights @ upper_tail)
 
 
-def _slices(count: int, size: int | None = None) -> Iterator[slice]:
-    size = size or _PIECE
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+def _slices(count: int, piece_size: int | None = None) -> Iterator[slice]:
+    piece_size = piece_size or _PIECE
+    return (slice(start, min(start + piece_size, count)) for start in range(0, count, piece_size))
 
 
 def _half_indicator(distribution: Distribution) -> tuple[Floats, float]:
     """The centred indicator (m,) of cells with about half of the probability, and the probability of these cells."""
     half = _half_mass_cells(distribution)
     p = float(distribution[half].sum())
-    values = np.full(distribution.size, -p)
-    values[half] += 1
-    return values, p
+    indicator = np.full(distribution.size, -p)
+    indicator[half] += 1
+    return indicator, p
 
 
 def _products(first: tuple[Cells, Floats], other: tuple[Cells, Floats], lags: int) -> Floats:
     """The sums over t of x_t y_{t+lag} for lags 0..`lags`; x and y are given by cells and the value of each cell."""
     (cells, values), (other_cells, other_values) = first, other
-    total = np.zeros(lags + 1)
+    sums = np.zeros(lags + 1)
     for piece in _slices(cells.size):
         x, y = values[cells[piece]], other_values[other_cells[piece.start : piece.stop + lags]]
-        size = 1 << (y.size + lags - 1).bit_length()
-        total += np.fft.irfft(np.conj(np.fft.rfft(x, size)) * np.fft.rfft(y, size), size)[: lags + 1]
-    return total
+        fft_size = 1 << (y.size + lags - 1).bit_length()
+        sums += np.fft.irfft(np.conj(np.fft.rfft(x, fft_size)) * np.fft.rfft(y, fft_size), fft_size)[: lags + 1]
+    return sums
 
 
 def _half_mass_cells(distribution: Distribution) -> NDArray[np.intp]:
@@ -304,10 +304,10 @@ def _repeat_alarms(cells: Cells, length: int) -> list[Alarm]:
         stretch_hashes = _hashes(cells[span.start : span.stop + length - 1], length)
         positions = np.minimum(np.searchsorted(sorted_hashes, stretch_hashes), sorted_hashes.size - 1)
         for start in span.start + np.flatnonzero(sorted_hashes[positions] == stretch_hashes):
-            first = int(starts[order[positions[start - span.start]]])
-            is_equal = np.array_equal(cells[first : first + length], cells[start : start + length])
-            if is_equal and abs(first - start) >= length:
-                return [Alarm("repeats", f"{length} draws from number {first} on come again from number {start} on")]
+            twin = int(starts[order[positions[start - span.start]]])
+            is_equal = np.array_equal(cells[twin : twin + length], cells[start : start + length])
+            if is_equal and abs(twin - start) >= length:
+                return [Alarm("repeats", f"{length} draws from number {twin} on come again from number {start} on")]
     return []
 
 
@@ -379,16 +379,16 @@ def device_tests(
     samples = [sample for sample in _samples(policy, symbols, noise, points) if sample.cells.size]
     pooled_samples = list(_pools(policy, noise, changed_draws))
     tests = [sample.draw_test(false_alarms / 2 / len(samples + pooled_samples)) for sample in samples + pooled_samples]
-    pairs = list(combinations(samples, 2))
-    for first, other in pairs:
-        if alarms := dependence_alarms(first[1:3], other[1:3], false_alarms / 4 / len(pairs)):
+    sample_pairs = list(combinations(samples, 2))
+    for first, other in sample_pairs:
+        if alarms := dependence_alarms(first[1:3], other[1:3], false_alarms / 4 / len(sample_pairs)):
             sample_size = min(first.cells.size, other.cells.size)
             tests.append(DrawTest(f"{first.output}, and {other.output}", sample_size, tuple(alarms), 1.0, None))
     for name, (ticks, draws) in changed_draws.items():
         tests.append(_change_test(policy, name, ticks, draws, np.array(script), false_alarms / 4 / len(changed_draws)))
-    for (_, number), table_points in points.items():
-        if _table(policy, number) is None:
-            tests.append(_unknown_table(number, len(table_points)))
+    for (_, table_number), table_points in points.items():
+        if _table(policy, table_number) is None:
+            tests.append(_unknown_table(table_number, len(table_points)))
     return tests
 
 
@@ -430,9 +430,9 @@ def _cells(policy: AnyPolicy, output: str | int, state: int, draws: Sequence[Any
     return np.frombuffer(bytes(draws), dtype=np.uint8), symbol_distribution(policy.table, state)
 
 
-def _scale(policy: AnyPolicy, name: str) -> Fraction:
+def _scale(policy: AnyPolicy, window_name: str) -> Fraction:
     assert isinstance(policy, Policy)
-    window = policy.window(name)
+    window = policy.window(window_name)
     assert window is not None
     return Fraction(window.scale)
 
@@ -475,14 +475,14 @@ def _change_test(
         for alarm in frequencies(counts, distribution, rate)
     ]
     smallest = max(smallest_error(int(counts.sum()), distribution, 3 * rate) for _, counts, distribution in groups)
-    name = (
+    output_name = (
         f"window {output}"
         if isinstance(output, str)
         else "symbols"
         if isinstance(policy, Policy)
         else f"points of table {output}"
     )
-    return DrawTest(f"{name} at changes", len(draws), tuple(alarms), min(1.0, smallest), None)
+    return DrawTest(f"{output_name} at changes", len(draws), tuple(alarms), min(1.0, smallest), None)
 
 
 def _count_columns(draws_per_tick: int, x: int, y: int) -> list[tuple[str, list[int]]]:
@@ -490,5 +490,5 @@ def _count_columns(draws_per_tick: int, x: int, y: int) -> list[tuple[str, list[
     if draws_per_tick == 1:
         return [("", [0])]
     others = [column for column in range(draws_per_tick) if column not in (x, y)]
-    pairs = [("count of the state, ", [x])]
-    return pairs + [("count of the other state, ", [y])] * (x != y) + [("other counts, ", others)] * bool(others)
+    groups = [("count of the state, ", [x])]
+    return groups + [("count of the other state, ", [y])] * (x != y) + [("other counts, ", others)] * bool(others)

@@ -60,13 +60,16 @@ class AccessList(NamedTuple):
 
     def readers(self, topic: str) -> tuple[str, ...]:
         """Return the names of the accounts that may read a topic."""
-        return tuple(name or "(anybody)" for name in self.roles if self.may_read(name, topic))
+        return tuple(account or "(anybody)" for account in self.roles if self.may_read(account, topic))
 
     def strangers(self, topic: str) -> list[str]:
         """Describe in words each account that may read a topic and has no role of the site."""
         names = [name for name, role in self.roles.items() if role not in _SITE_ROLES and self.may_read(name, topic)]
         unknown_role = "not known to fugu deploy"
-        return [f"account {n} ({self.roles[n] or unknown_role})" if n else "whoever gives no name" for n in names]
+        return [
+            f"account {name} ({self.roles[name] or unknown_role})" if name else "whoever gives no name"
+            for name in names
+        ]
 
     @classmethod
     def of(cls, broker: Path) -> Self:

@@ -185,8 +185,8 @@ def attack_audiences(
     joint = JointStreams.of(policies)
     views = [view for audience in audiences for view in _audience_views(joint, audience, definitions, draws)]
     attacks = [(view, ticks) for view in views for ticks in dict.fromkeys((1, _stretch_ticks(joint, view)))]
-    for number, (view, ticks) in enumerate(attacks):
-        generator, level = np.random.default_rng([seed, number]), LEVEL / len(attacks) / 2
+    for attack_number, (view, ticks) in enumerate(attacks):
+        generator, level = np.random.default_rng([seed, attack_number]), LEVEL / len(attacks) / 2
         promised_epsilon, adversary = _promise(joint, view, ticks)
         mechanism = partial(mechanism_of, joint, view.hears_symbols, view.counts, ticks=ticks)
         chains = worst_chains(joint, adversary, tick_losses(mechanism(0)))
@@ -241,7 +241,7 @@ def _may_read(joint: JointStreams, audience: Audience, definition: Definition) -
 
 def _stretch_ticks(joint: JointStreams, view: _AudienceView) -> int:
     """Return the ticks of a promise's stretch; 1 if an output is exclusive, or a state cannot last."""
-    stay_probabilities = (row[x] for extreme in joint.chains.extremes for x, row in enumerate(extreme))
+    stay_probabilities = (steps[x] for extreme in joint.chains.extremes for x, steps in enumerate(extreme))
     if any(count.is_exclusive for count in view.counts) or any(probability <= 0 for probability in stay_probabilities):
         return 1
     if view.audience.site:

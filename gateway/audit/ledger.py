@@ -152,12 +152,12 @@ def audit_ledger(
 
 def _promise_problems(disclosures: Iterable[Disclosure], promises: Mapping[str, Promise]) -> Iterator[str]:
     for disclosure in disclosures:
-        name = disclosure.key.audience
-        promise = promises.get(name)
+        audience = disclosure.key.audience
+        promise = promises.get(audience)
         if promise is None:
-            yield f"audience {name}: nothing is promised to it, and it was told of streams"
+            yield f"audience {audience}: nothing is promised to it, and it was told of streams"
         elif promise != disclosure.promise:
-            yield f"audience {name}: is promised {promise}, and the ledger says {disclosure.promise}"
+            yield f"audience {audience}: is promised {promise}, and the ledger says {disclosure.promise}"
 
 
 def _epsilon_excess(loss: StreamLoss) -> float:
@@ -311,9 +311,9 @@ def _reader_losses(accounts: Iterable[Account], disclosures: Sequence[tuple[Disc
         for disclosure, has_leak in disclosures:
             if disclosure.key.audience in account.all_audiences:
                 streams[together_name(groups[disclosure.key[:2]])].append((disclosure, has_leak))
-        for name, pairs in sorted(streams.items()):
-            stream_disclosures, leak_flags = zip(*pairs, strict=True)
-            device, _, stream = name.partition("/")
+        for group_name, flagged_disclosures in sorted(streams.items()):
+            stream_disclosures, leak_flags = zip(*flagged_disclosures, strict=True)
+            device, _, stream = group_name.partition("/")
             audiences = tuple(sorted({disclosure.key.audience for disclosure in stream_disclosures}))
             epsilon = _with_slack(_joint_loss(stream_disclosures, limit), limit, any(leak_flags))
             yield ReaderLoss(account.name, device, stream, audiences, limit, epsilon)

@@ -101,21 +101,21 @@ class Definition(NamedTuple):
         symbols = self.source if self.symbols else None
         return Counted(name, first, self.length, members, symbols, self.scale, self.terms, self.consecutive)
 
-    def windows(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+    def windows(self, first_tick: int, last_tick: int) -> Iterator[tuple[int, int]]:
         """Yield the first and last tick of all windows that contain one of the ticks low to high."""
         if self.is_exclusive:
-            if self.start <= high and self.start + self.length > low:
+            if self.start <= last_tick and self.start + self.length > first_tick:
                 yield self.start, self.start + self.length - 1
             return
-        index = max(0, -(-(low - self.length + 1 - self.start) // self.stride))
-        while (first := self.start + index * self.stride) <= high:
+        index = max(0, -(-(first_tick - self.length + 1 - self.start) // self.stride))
+        while (first := self.start + index * self.stride) <= last_tick:
             yield first, first + self.length - 1
             index += 1
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
     """Return the windows of a device and of its groups. FuguError if a window's counts are no sums over ticks."""
-    names = policy.discretiser.states
+    labels = policy.discretiser.states
     if unsupported := [window for window in policy.counted if not window.query.additive]:
         raise FuguError(
             f"{unsupported[0].kind} {unsupported[0].name} is of {unsupported[0].query.name} counts: "
@@ -124,7 +124,7 @@ def windows(policy: Policy) -> tuple[Definition, ...]:
     return tuple(
         Definition(
             *(window.kind, window.name, window.start, window.length, window.stride),
-            window.groups(names),
+            window.groups(labels),
             *(False, Fraction(window.scale)),
         )
         for window in policy.counted
@@ -208,8 +208,8 @@ def _shared_scale(
     audience = config.audiences[plan.audience]
     rule = "chain" if plan.mechanism == "auto" else plan.mechanism
     ticks = audience.promise.ticks(policy.clock.period_us)
-    total = allowance(policy.chains, audience.epsilon, audience.adversary, rule, ticks)
-    budget = int(Fraction(plan.share) * (total - units_above(policy.window_rate)))
+    max_charge = allowance(policy.chains, audience.epsilon, audience.adversary, rule, ticks)
+    budget = int(Fraction(plan.share) * (max_charge - units_above(policy.window_rate)))
     if budget < 1:
         raise FuguError("nothing of the allowance is left for it")
     return smallest_scale([table], sensitivity, budget)
@@ -252,8 +252,8 @@ class JointStreams(NamedTuple):
     def secrets(self) -> tuple[int, ...]:
         """(n,) numbers of the chain's states, equal if all streams show equal states; () if all would differ."""
         shows = list(zip(*map(self.chains.shown_states, range(len(self.chains.named_streams))), strict=True))
-        rows = list(dict.fromkeys(shows))
-        return tuple(map(rows.index, shows)) if len(rows) < self.states else ()
+        distinct_shows = list(dict.fromkeys(shows))
+        return tuple(map(distinct_shows.index, shows)) if len(distinct_shows) < self.states else ()
 
     @property
     def missing_streams(self) -> tuple[str, ...]:
@@ -345,17 +345,18 @@ def mechanism_of(
         secret = (last_start + first_start + loudest_count.length - 1) // 2
     secret -= (ticks - 1) // 2
     spans = [span for definition in definitions for span in definition.windows(secret, secret + ticks - 1)]
-    low = min([secret - radius, *(first for first, _ in spans)])
-    high = max([secret + ticks - 1 + radius, *(last for _, last in spans)])
+    first_tick = min([secret - radius, *(first for first, _ in spans)])
+    last_tick = max([secret + ticks - 1 + radius, *(last for _, last in spans)])
     counts = [
-        definition.window_count(name, first - low, _group_members(joint, definition, group))
+        definition.window_count(name, first - first_tick, _group_members(joint, definition, group))
         for definition in definitions
-        for first, last in definition.windows(low, high)
-        if low <= first and last <= high
+        for first, last in definition.windows(first_tick, last_tick)
+        if first_tick <= first and last <= last_tick
         for name, group in zip(definition.names, definition.groups, strict=True)
     ]
     sources = tuple(joint.source(n, heard=is_heard) for n, is_heard in enumerate(symbols_heard))
-    return Mechanism(high - low + 1, secret - low, joint.states, sources, tuple(counts), joint.secrets, ticks)
+    heard_ticks, secret_tick = last_tick - first_tick + 1, secret - first_tick
+    return Mechanism(heard_ticks, secret_tick, joint.states, sources, tuple(counts), joint.secrets, ticks)
 
 
 def _group_members(joint: JointStreams, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
@@ -387,8 +388,8 @@ def certified_epsilon(
     if ticks == 1:
         return epsilon
     policy, stream_counts = joint.policies[0], [count for count in definitions if count.source == 0]
-    names = {count.name for count in stream_counts if count.kind != "release"}
-    device_windows = tuple(window for window in policy.counted if window.name in names)
+    window_names = {count.name for count in stream_counts if count.kind != "release"}
+    device_windows = tuple(window for window in policy.counted if window.name in window_names)
     release_ratios = _tick_ratios(
         policy, 0, symbols_heard[0], [count for count in stream_counts if count.kind == "release"]
     )

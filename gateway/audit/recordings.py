@@ -88,12 +88,12 @@ def stream_topics(policy: PolicyHeader) -> list[str]:
 def read_messages(path: Path) -> list[Message]:
     """Read lines of a topic, a space and a hexadecimal payload. FuguError for another or unreadable file."""
     messages = []
-    for number, line in enumerate(read_text(path, "the recording").splitlines(), start=1):
+    for line_number, line in enumerate(read_text(path, "the recording").splitlines(), start=1):
         topic, _, digits = line.partition(" ")
         try:
             messages.append((topic, bytes.fromhex(digits)))
         except ValueError:
-            raise FuguError(f"{path}: line {number} is no topic with a payload in hexadecimal digits") from None
+            raise FuguError(f"{path}: line {line_number} is no topic with a payload in hexadecimal digits") from None
     return messages
 
 
@@ -148,18 +148,18 @@ class Published(NamedTuple):
             states, segments = truth.between(begin, end).at(np.arange(begin, end), loop=loop)
         return cls(policy, begin, states, segments, _symbol_array(policy, frames, end - begin, begin), counts, releases)
 
-    def windows(self, name: str) -> list[WindowFrame]:
+    def windows(self, window_name: str) -> list[WindowFrame]:
         """Return the counts of a window, in order, except those during which the device did not always run."""
-        indices = sorted(index for window, index in self.counts if window == name)
-        return [frame for index in indices if (frame := self.counts[name, index]).observed == frame.length]
+        indices = sorted(index for window, index in self.counts if window == window_name)
+        return [frame for index in indices if (frame := self.counts[window_name, index]).observed == frame.length]
 
     def draws(self, definitions: Iterable[Definition]) -> Recorded:
         """Recover the device's draws where the true state is known, and the draws of the gateway's releases."""
         noises: dict[str, Ints] = {}
         for definition in definitions:
             if definition.kind == "release":
-                names = (definition.name, f"{definition.name}-{self.policy.device}")
-                frames = [frame for frame in self.releases.values() if frame.name in names]
+                release_names = (definition.name, f"{definition.name}-{self.policy.device}")
+                frames = [frame for frame in self.releases.values() if frame.name in release_names]
                 noises |= release_noise(self.policy, definition, frames, self.symbols, self.begin)
             else:
                 noises |= window_noise(definition, self.windows(definition.name), self.states, self.begin)

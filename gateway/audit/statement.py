@@ -155,7 +155,7 @@ class Statement(NamedTuple):
             "format": policy.format,
             "statement": "policy",
             "policy_sha256": self.digest,
-            **{name: getattr(policy, name) for name in ("fleet", "device", "stream", "version", "kind")},
+            **{header: getattr(policy, header) for header in ("fleet", "device", "stream", "version", "kind")},
             "audience": "site",
             "outputs": [output._asdict() for output in self.outputs],
             "claims": [claim._asdict() for claim in self.claims],
@@ -258,10 +258,10 @@ def _outputs(policy: AnyPolicy) -> list[Output]:
         output_words["count"] = "the same counts, as the gateway reports them"
     output_words |= {"estimate": "what the gateway makes of these", "description": "the policy's constants"}
     address = (policy.fleet, policy.device, policy.stream)
-    return [Output(text, topic_of(kind, *address), ()) for kind, text in output_words.items()]
+    return [Output(what, topic_of(kind, *address), ()) for kind, what in output_words.items()]
 
 
-def _claim_findings(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
+def _claim_findings(policy: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
     """Yield findings if a claim is not recomputed, or too small, and whether overlap of windows is the cause."""
     if claim.loss is None:
         yield Finding(
@@ -275,15 +275,17 @@ def _claim_findings(body: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
         f"{claim.output}: epsilon {float(claim.stated):.10g} is stated for the {claim.adversary} adversary, and "
         f"recomputed it is {float_up(claim.loss):.10g}",
     )
-    windows = [{**w, "stride": max(w["stride"], w["length"])} for w in body.get("windows") or ()]
+    windows = [{**window, "stride": max(window["stride"], window["length"])} for window in policy.get("windows") or ()]
     if windows and any(
-        other.output == claim.output and _is_confirmed(other) for other in recompute({**body, "windows": windows})
+        other.output == claim.output and _is_confirmed(other) for other in recompute({**policy, "windows": windows})
     ):
-        overlaps = ", ".join(f"{w['name']} {-(-w['length'] // w['stride'])}" for w in body["windows"])
+        overlaps = ", ".join(
+            f"{window['name']} {-(-window['length'] // window['stride'])}" for window in policy["windows"]
+        )
         yield Finding(
             "windows-overlap",
-            f"{claim.output}: windows that share a tick ({overlaps}) add {float(window_rate(body)):.6g} nats to it, "
-            f"and {_allowance(body, claim):.6g} are allowed: without overlap it would hold",
+            f"{claim.output}: windows that share a tick ({overlaps}) add {float(window_rate(policy)):.6g} nats to it, "
+            f"and {_allowance(policy, claim):.6g} are allowed: without overlap it would hold",
         )
 
 
@@ -294,13 +296,13 @@ def _is_confirmed(claim: Claim) -> bool:
 def _allowance(document: Mapping[str, Any], claim: Claim) -> float:
     """Return the largest rate that windows may add to a tick under a claim, in nats, rounded down."""
     symbol_ratios = tick_ratios({**document, "windows": ()}) if claim.output != "windows alone" else (Fraction(1),) * 2
-    low, high = 0.0, float(claim.stated)
+    low_rate, high_rate = 0.0, float(claim.stated)
     for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        rate = exp_up(Fraction(middle))
+        middle_rate = (low_rate + high_rate) / 2
+        rate = exp_up(Fraction(middle_rate))
         loss = stream_loss(document["chains"], (symbol_ratios[0] * rate, symbol_ratios[1] * rate), claim.adversary)
-        low, high = (middle, high) if loss <= claim.stated else (low, middle)
-    return low
+        low_rate, high_rate = (middle_rate, high_rate) if loss <= claim.stated else (low_rate, middle_rate)
+    return low_rate
 
 
 def _device_findings(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Finding]:
@@ -328,8 +330,8 @@ def _class_findings(document: Mapping[str, Any]) -> Iterator[Finding]:
     yield Finding("class-narrower-than-noise-allows", reason, wrong=_wider_holds(document, _SUSPECT_FACTOR))
 
 
-def _limit_words(value: float | tuple[float, float]) -> str:
-    return f"in {value[0]:.4g}..{value[1]:.4g}" if isinstance(value, tuple) else f"up to {value:.4g}"
+def _limit_words(limit: float | tuple[float, float]) -> str:
+    return f"in {limit[0]:.4g}..{limit[1]:.4g}" if isinstance(limit, tuple) else f"up to {limit:.4g}"
 
 
 def _wider_holds(document: Mapping[str, Any], factor: float) -> bool:
@@ -361,8 +363,8 @@ def _owner_findings(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding
         is_narrow = (
             isinstance(pins, SymbolPins) and isinstance(policy, Policy) and not contains(policy.chains, pins.chains)
         )
-        name = "class-narrower-than-pinned" if is_narrow and "class of chains" in violation else "pins-violated"
-        yield Finding(name, violation)
+        finding_name = "class-narrower-than-pinned" if is_narrow and "class of chains" in violation else "pins-violated"
+        yield Finding(finding_name, violation)
 
 
 def _bounds(document: Mapping[str, Any], ratios: tuple[Fraction, Fraction]) -> tuple[Bound, ...]:

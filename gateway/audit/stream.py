@@ -79,8 +79,8 @@ def attack_points(
     alike_pairs = {(x, z) for x in members(state_mask) for z in members(neighbours[x] & state_mask) if x != z}
     chain, stream_loss = _stationary_chain(policy), policy.stream_loss
     certified_epsilon = math.inf if stream_loss.epsilon is None else stream_loss.epsilon
-    for number, audience in enumerate(readers):
-        generator = np.random.default_rng([seed, number])
+    for reader_number, audience in enumerate(readers):
+        generator = np.random.default_rng([seed, reader_number])
         promised_epsilon, adversary = (certified_epsilon, stream_loss.adversary) if audience.site else audience[2:4]
         outputs = [("points", promised_epsilon, certified_epsilon, False)]
         outputs += [("one point", policy.epsilon, policy.epsilon, True)] if audience.site else []
@@ -97,11 +97,11 @@ def attack_points(
                     long_mechanism = mechanism._replace(ticks=2 * radius + 1, secret=radius)
                     loss = max(loss, witness(long_mechanism, chain, knows=adversary != "ignorant").epsilon)
                 events.append((event, loss, table))
-            event, _, table = max(events, key=lambda event_row: event_row[0].epsilon_low)
+            event, _, table = max(events, key=lambda table_attack: table_attack[0].epsilon_low)
             subject = "nothing could be counted"
             if event.states is not None:
-                names = [policy.discretiser.states[state] for state in event.states]
-                subject = f"{' rather than '.join(names)}, table {table.number}"
+                state_names = [policy.discretiser.states[state] for state in event.states]
+                subject = f"{' rather than '.join(state_names)}, table {table.number}"
             yield Attacked(
                 *(audience.name, output, epsilon, bound, adversary, max(loss for _, loss, _ in events), None),
                 *("simulated", event.epsilon_low, event.trials, event.hits, event.alarms, subject),
@@ -138,9 +138,9 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
         point: n for n, point in enumerate(dict.fromkeys(point for indices, _ in distributions for point in indices))
     }
     emission = np.zeros((len(distributions), len(points) + 1))
-    for row, (indices, distribution) in zip(emission, distributions, strict=True):
-        row[[points[point] for point in indices]] = distribution[:-1]
-        row[-1] = distribution[-1]
+    for state_emission, (indices, distribution) in zip(emission, distributions, strict=True):
+        state_emission[[points[point] for point in indices]] = distribution[:-1]
+        state_emission[-1] = distribution[-1]
     return emission[shows]
 
 
@@ -158,11 +158,11 @@ def attack_published(
     known_ticks = np.flatnonzero(published.states >= 0)
     if not known_ticks.size:
         raise FuguError(f"{source} has no state of the ticks from {begin} on: does it --loop?")
-    low, high = int(known_ticks[0]), int(known_ticks[-1]) + 1
-    states, segments = published.states[low:high], published.segments[low:high]
+    start, stop = int(known_ticks[0]), int(known_ticks[-1]) + 1
+    states, segments = published.states[start:stop], published.segments[start:stop]
 
     def count_outputs(window: Window | GroupDocument) -> CountOutputs | None:
-        frames = [(frame.first - frame.shift - begin - low, frame.counts) for frame in published.windows(window.name)]
+        frames = [(frame.first - frame.shift - begin - start, frame.counts) for frame in published.windows(window.name)]
         window_counts = [(first, numbers) for first, numbers in frames if 0 <= first <= states.size - window.length]
         if not window_counts:
             return None
@@ -172,7 +172,7 @@ def attack_published(
         return CountOutputs(numbers, first, window.length, scale, groups, int(states.size), len(names), is_known)
 
     symbols = None
-    visible_symbols = np.where(states >= 0, published.symbols[low:high], -1)
+    visible_symbols = np.where(states >= 0, published.symbols[start:stop], -1)
     if policy.table is not None and (published.symbols >= 0).any():
         symbols = SymbolOutputs(visible_symbols, np.array(policy.table.weights(), dtype=np.float64) / SCALE)
     releases = releases_of(policy, symbols, count_outputs)
@@ -329,12 +329,12 @@ def _definitions(
         f"stream {name} moves together with these: give its policy, too"
         for name in JointStreams.of(policies).missing_streams
     ]
-    for number, policy in enumerate(policies):
+    for policy_number, policy in enumerate(policies):
         releases, release_problems = gateway_releases(policy, config)
         problems += release_problems
         window_names = {definition.name for definition in definitions}
         new_releases = [release for release in releases if release.name not in window_names]
-        definitions += (definition._replace(source=number) for definition in (*windows(policy), *new_releases))
+        definitions += (definition._replace(source=policy_number) for definition in (*windows(policy), *new_releases))
         names = (release.name for release in releases if release.name in window_names)
         problems += (f"release {name}: of what it adds up, only the part of one stream is attacked" for name in names)
     return tuple(definitions), tuple(dict.fromkeys(problems))

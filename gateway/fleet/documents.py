@@ -108,13 +108,13 @@ def signed_document(registry: Registry, version: int, roots: Sequence[Root]) -> 
 
 def former_document(registry: Registry, document: PolicyDocument, roots: Sequence[Root]) -> PolicyDocument | None:
     """Return the newest validly signed document before a document, for some of the same devices; `None` without one."""
-    names = {device.name for device in _addressed_devices(registry, document.to)}
+    device_names = {device.name for device in _addressed_devices(registry, document.to)}
     older_versions = [candidate.version for candidate in registry.documents() if candidate.version < document.version]
     for version in sorted(older_versions, reverse=True):
         with suppress(FuguError):
             candidate = signed_document(registry, version, roots)
             candidate_names = {device.name for device in _addressed_devices(registry, candidate.to)}
-            if candidate.to == document.to or names & candidate_names:
+            if candidate.to == document.to or device_names & candidate_names:
                 return candidate
     return None
 
@@ -138,11 +138,11 @@ def other_ticks(old_document: PolicyDocument, new_document: PolicyDocument) -> d
     for policy in new_document.templates():
         old_policy = old_policies.get(policy.stream, policy)
         old_ticks = _window_ticks(old_policy)
-        names = [name for name, ticks in _window_ticks(policy).items() if ticks != old_ticks.get(name, ticks)]
+        moved_names = [name for name, ticks in _window_ticks(policy).items() if ticks != old_ticks.get(name, ticks)]
         if policy.clock != old_policy.clock:
             reasons[policy.stream] = "another epoch or period"
-        elif names:
-            reasons[policy.stream] = f"other ticks for window {', '.join(sorted(names))}"
+        elif moved_names:
+            reasons[policy.stream] = f"other ticks for window {', '.join(sorted(moved_names))}"
     return reasons
 
 
@@ -172,9 +172,9 @@ def rollouts_at(registry: Registry, devices: Sequence[str]) -> list[int]:
     """Return the active rollouts at some of these devices; a push does not wait for their stages and gates."""
     rollouts = Rollouts(registry)
     return [
-        number
-        for number in rollouts.active()
-        if set(devices) & {name for stage in rollouts.show(number).state.stages for name in stage}
+        rollout
+        for rollout in rollouts.active()
+        if set(devices) & {name for stage in rollouts.show(rollout).state.stages for name in stage}
     ]
 
 
@@ -286,13 +286,13 @@ def changes(registry: Registry, document: PolicyDocument, device_names: Set[str]
 
 
 def _stream_changes(
-    old: PolicyDocument, new: PolicyDocument, worths: dict[str, Worth], cache: dict[str, Worth]
+    old_document: PolicyDocument, new_document: PolicyDocument, worths: dict[str, Worth], cache: dict[str, Worth]
 ) -> dict[str, StreamChange]:
     """Return by name the changes of the streams of an old document."""
-    reasons, old_worths = other_ticks(old, new), _stream_worths(old, cache)
+    reasons, old_worths = other_ticks(old_document, new_document), _stream_worths(old_document, cache)
     return {
         name: StreamChange(name, old_worth, worths.get(name), reasons.get(name, ""), _profile_days(policy))
-        for (name, old_worth), policy in zip(old_worths.items(), old.templates(), strict=True)
+        for (name, old_worth), policy in zip(old_worths.items(), old_document.templates(), strict=True)
     }
 
 
@@ -305,12 +305,12 @@ def _profile_days(policy: AnyPolicy) -> float:
 def _stream_worths(document: PolicyDocument, cache: dict[str, Worth]) -> dict[str, Worth]:
     worth_by_stream = {}
     for policy in document.templates():
-        key = json.dumps({**json.loads(policy.to_json()), "version": 0, "device": "", "fallback": "", "tables": ""})
+        content = json.dumps({**json.loads(policy.to_json()), "version": 0, "device": "", "fallback": "", "tables": ""})
         if isinstance(policy, MeasurePolicy):
-            key += repr([table.noise for table in policy.measure_tables])
-        if key not in cache:
-            cache[key] = worth(policy)
-        worth_by_stream[policy.stream] = cache[key]
+            content += repr([table.noise for table in policy.measure_tables])
+        if content not in cache:
+            cache[content] = worth(policy)
+        worth_by_stream[policy.stream] = cache[content]
     return worth_by_stream
 
 
@@ -325,8 +325,8 @@ def worth(policy: AnyPolicy) -> Worth:
     if policy.table is not None:
         return stream_worth._replace(accuracy=_accuracy(policy, policy.table))
     if policy.windows:
-        share_error, name = min((error_of(window, period).share_mean, window.name) for window in policy.windows)
-        return stream_worth._replace(error=share_error, unit=f"of the share of {name}")
+        share_error, window_name = min((error_of(window, period).share_mean, window.name) for window in policy.windows)
+        return stream_worth._replace(error=share_error, unit=f"of the share of {window_name}")
     groups = (group_window.group for group_window in policy.sums)
     group = max(groups, key=lambda group: group.rate * group.length)
     share_error = float(1 / (group.rate * group.length * group.quorum))
@@ -342,16 +342,16 @@ def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
 
 def _point_error(policy: MeasurePolicy) -> float | None:
     """Return the error of a point of the last table, for the stationary distribution of the first chain."""
-    values = np.array(policy.coordinates, dtype=np.int64)
+    coordinates = np.array(policy.coordinates, dtype=np.int64)
     transition = np.array(policy.matrix)
     try:
-        distribution = emission(policy.measure_tables[-1].noise, values)
+        distribution = emission(policy.measure_tables[-1].noise, coordinates)
     except GraphError:
         return None
     points = np.array(list(distribution.points), dtype=np.float64)
-    squares = ((np.array(policy.resolution) * (values[:, None] - points)) ** 2).sum(axis=2)
+    squares = ((np.array(policy.resolution) * (coordinates[:, None] - points)) ** 2).sum(axis=2)
     # converges to the stationary distribution, also if the chain is periodic
     lazy_chain = (np.eye(len(transition)) + transition) / 2.0
     stationary = np.array(policy.initial) @ np.linalg.matrix_power(lazy_chain, _STATIONARY_STEPS)
-    stationary = np.bincount(policy.shows or range(len(values)), stationary, len(values))
+    stationary = np.bincount(policy.shows or range(len(coordinates)), stationary, len(coordinates))
     return math.sqrt(max(0.0, float(np.sum(stationary[:, None] * distribution.probabilities * squares))))

@@ -70,8 +70,8 @@ class FleetPolicies:
         self._documents: dict[int, PolicyDocument | None] = {}
         self.devices: set[str] = set()
         self._groups: dict[str, tuple[str, ...]] = {}
-        self._pushed_pairs: set[tuple[str, int]] = set()
-        self._sent_pairs: set[tuple[str, int]] = set()
+        self._pushed_versions: set[tuple[str, int]] = set()
+        self._sent_versions: set[tuple[str, int]] = set()
         self._last_sent = 0
         self._last_refusal = 0
         self._ever_refused: set[tuple[str, int]] = set()
@@ -79,7 +79,7 @@ class FleetPolicies:
         self._refused_versions: dict[str, int] = {}
         self._in_force: dict[str, int] = {}
         catalogue.may_run = self.may_run
-        catalogue.pushed = lambda device, version: (device, version) in self._pushed_pairs
+        catalogue.pushed = lambda device, version: (device, version) in self._pushed_versions
 
     def refresh(self, devices: Sequence[Device]) -> bool:
         """Add the registry's new policies to the catalogue. Return whether a device got any. Raises RegistryError."""
@@ -91,10 +91,10 @@ class FleetPolicies:
         changed_groups = dict(groups.items() - self._groups.items())
         self._groups = groups
         for version, policy_document in self._documents.items():
-            for name, own_groups in (changed_groups if version in old_versions else groups).items():
-                if policy_document and policy_document.to.reaches(name, own_groups):
-                    self._add_policies(policy_document, name)
-                    self.devices.add(name)
+            for device_name, own_groups in (changed_groups if version in old_versions else groups).items():
+                if policy_document and policy_document.to.reaches(device_name, own_groups):
+                    self._add_policies(policy_document, device_name)
+                    self.devices.add(device_name)
                     is_changed = True
         return is_changed
 
@@ -102,7 +102,7 @@ class FleetPolicies:
         """Note the documents sent since the last call, all new refusals, and the newest answers of devices."""
         sent_rows = self._registry.sent_documents(self._last_sent)
         self._last_sent = max([self._last_sent, *(number for number, _, _ in sent_rows)])
-        self._sent_pairs.update((device, version) for _, device, version in sent_rows)
+        self._sent_versions.update((device, version) for _, device, version in sent_rows)
         answers = [(device.name, device.reported) for device in devices if device.reported]
         refused_answers = [(name, answer) for name, answer in answers if answer.outcome == "refused"]
         versions = {name: answer.version for name, answer in refused_answers if answer.in_force != answer.version}
@@ -122,11 +122,11 @@ class FleetPolicies:
         A version that the device has refused may not run once a later version is in force: no device goes back.
         """
         pair = (device, version)
-        if pair not in self._pushed_pairs:
+        if pair not in self._pushed_versions:
             return True
         was_refused = pair in self._ever_refused and pair not in self._ever_accepted
         is_overtaken = was_refused and version < self._in_force.get(device, 0)
-        return pair in self._sent_pairs and self._refused_versions.get(device) != version and not is_overtaken
+        return pair in self._sent_versions and self._refused_versions.get(device) != version and not is_overtaken
 
     def _read_document(self, document: Document) -> PolicyDocument | None:
         try:
@@ -148,7 +148,7 @@ class FleetPolicies:
         try:
             for policy in document.for_device(device):
                 if policy.version not in self._catalogue.policies_of(device, policy.stream):
-                    self._pushed_pairs.add((device, policy.version))
+                    self._pushed_versions.add((device, policy.version))
                 self._catalogue.add(policy)
         except FuguError as error:
             self._counters["documents_refused"] += 1
@@ -169,11 +169,11 @@ class Signer:
     to read both. Raises FuguError for a wrong file.
     """
 
-    def __init__(self, fleet: str, key: Path, passphrase_file: Path | None) -> None:
+    def __init__(self, fleet: str, key_file: Path, passphrase_file: Path | None) -> None:
         if passphrase_file is None:
             raise FuguError("the gateway's key needs a file with its passphrase")
         self._fleet = fleet
-        self._key = decrypt_key(read_private(key, "a key"), read_passphrase(passphrase_file), key)
+        self._key = decrypt_key(read_private(key_file, "a key"), read_passphrase(passphrase_file), key_file)
 
     @property
     def public(self) -> bytes:
@@ -209,7 +209,7 @@ class Enrolled:
         self.roots = read_roots(files.roots, fleet)
         self.signer = None if files.key is None else Signer(fleet, files.key, files.passphrase_file)
         root = self.roots[-1][0]
-        gateway_keys = {root.keys[name] for name in root.gateway.keys}
+        gateway_keys = {root.keys[key_name] for key_name in root.gateway.keys}
         if self.signer is not None and self.signer.public.hex() not in gateway_keys:
             raise FuguError(f"{files.key} is not a gateway key of root version {self.roots[-1][0].version}")
         self._registry = Registry(files.registry)
@@ -219,7 +219,7 @@ class Enrolled:
             self._policies = FleetPolicies(self._registry, [root.document for root in self.roots], catalogue, counters)
             self._refresh_at = 0.0
             self._versions: dict[str, int] = {}
-            self._keys: dict[str, bytes] = {}
+            self._device_keys: dict[str, bytes] = {}
             self._policies.refresh(self._read_devices())
         except BaseException:
             self._registry.close()
@@ -236,8 +236,8 @@ class Enrolled:
             return False
         self._refresh_at = now + _REFRESH_SECONDS
         try:
-            old_devices = set(self._keys)
-            return self._policies.refresh(self._read_devices()) or old_devices != set(self._keys)
+            old_devices = set(self._device_keys)
+            return self._policies.refresh(self._read_devices()) or old_devices != set(self._device_keys)
         except RegistryError as error:
             self._counters["fleet_errors"] += 1
             if self._counters["fleet_errors"] == 1:
@@ -246,7 +246,7 @@ class Enrolled:
 
     def _read_devices(self) -> list[Device]:
         """Read keys, versions and devices from the registry."""
-        self._keys = self._registry.keys()
+        self._device_keys = self._registry.keys()
         self._newest_version = self._registry.newest_version()
         devices = self._registry.devices()
         self._versions = {device.name: (device.reported.in_force or 0) if device.reported else 0 for device in devices}
@@ -258,11 +258,11 @@ class Enrolled:
 
     def has_left(self, device: str) -> bool:
         """Return whether a device was in the registry, and is no longer; any thread may call this."""
-        return device in self._policies.devices and device not in self._keys
+        return device in self._policies.devices and device not in self._device_keys
 
     def key(self, device: str) -> bytes | None:
         """Return the key by which an enrolled device checks its watermarks, `None` for other devices."""
-        return self._keys.get(device)
+        return self._device_keys.get(device)
 
     @property
     def stopping(self) -> Stopping | None:
@@ -273,6 +273,6 @@ class Enrolled:
 
     def table_bytes(self, device: str, stream: str, table: TimedTable) -> bytes:
         """Return the bytes of a table for a device: signed, if the device is enrolled."""
-        if self.signer is None or device not in self._keys:
+        if self.signer is None or device not in self._device_keys:
             return table.encode()
         return self.signer.table(device, stream, table)

@@ -256,12 +256,12 @@ class RolloutPlan:
     @classmethod
     def from_json(cls, text: str) -> RolloutPlan:
         """Parse the text of `to_json`."""
-        fields = json.loads(text)
-        exact_shares = {"error": Fraction(fields["error"]), "share": Fraction(fields["share"])}
-        for stage in fields["stages"]:
+        plan_fields = json.loads(text)
+        exact_shares = {"error": Fraction(plan_fields["error"]), "share": Fraction(plan_fields["share"])}
+        for stage in plan_fields["stages"]:
             stage |= {"share": stage["share"] and Fraction(stage["share"]), "success": Fraction(stage["success"])}
-        stages = tuple(Stage(**stage) for stage in fields["stages"])
-        return cls(**fields | exact_shares | {"stages": stages, "groups": tuple(fields["groups"])})
+        stages = tuple(Stage(**stage) for stage in plan_fields["stages"])
+        return cls(**plan_fields | exact_shares | {"stages": stages, "groups": tuple(plan_fields["groups"])})
 
 
 def first_devices(devices: tuple[str, ...], share: Fraction) -> tuple[str, ...]:

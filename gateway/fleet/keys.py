@@ -77,8 +77,8 @@ def encrypt_key(key: Ed25519PrivateKey, passphrase: str) -> bytes:
     cipher = Cipher(algorithms.AES(secret), modes.CBC(iv)).encryptor()
     content = cipher.update(padded) + cipher.finalize()
     der = bytes.fromhex(_KEY_DER.format(salt=salt.hex(), parallel=_PARALLEL, start=iv.hex(), content=content.hex()))
-    lines = textwrap.wrap(base64.b64encode(der).decode(), 64)
-    return "\n".join((f"-----BEGIN {_LABEL}-----", *lines, f"-----END {_LABEL}-----", "")).encode()
+    base64_lines = textwrap.wrap(base64.b64encode(der).decode(), 64)
+    return "\n".join((f"-----BEGIN {_LABEL}-----", *base64_lines, f"-----END {_LABEL}-----", "")).encode()
 
 
 def decrypt_key(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
@@ -223,12 +223,12 @@ def write_key(folder: Path, role: RoleName, key: Ed25519PrivateKey, passphrase: 
 
 
 def unlock_keys(
-    files: Sequence[KeyFile], names: Iterable[str], max_keys: int, passphrases: Passphrases
+    files: Sequence[KeyFile], key_names: Iterable[str], max_keys: int, passphrases: Passphrases
 ) -> list[Ed25519PrivateKey]:
-    """Return up to `max_keys` private keys, in the order of `names`; a name without a file of its key is skipped."""
+    """Return up to `max_keys` private keys, in the order of `key_names`; names without a key file are skipped."""
     file_by_name = {file.short_name: file for file in files}
     keys: list[Ed25519PrivateKey] = []
-    for name in names:
+    for name in key_names:
         if len(keys) == max_keys:
             break
         if (file := file_by_name.get(short_name(name))) is None:
@@ -340,15 +340,15 @@ def rotate(
     return root, paths
 
 
-def _names_to_replace(document: RootDocument, role: RoleName, key: str | None) -> set[str]:
-    names = set(role_of(document, role).keys)
-    if key is None:
-        return names
-    matches = {name for name in names if len(key) >= 4 and name.startswith(key)}
+def _names_to_replace(document: RootDocument, role: RoleName, digits: str | None) -> set[str]:
+    key_names = set(role_of(document, role).keys)
+    if digits is None:
+        return key_names
+    matches = {name for name in key_names if len(digits) >= 4 and name.startswith(digits)}
     if len(matches) != 1:
-        known_names = ", ".join(sorted(map(short_name, names)))
+        shown_names = ", ".join(sorted(map(short_name, key_names)))
         raise FleetError(
-            f"{key[:40]!r} names no {role} key of root version {document.version}; there are {known_names}"
+            f"{digits[:40]!r} names no {role} key of root version {document.version}; there are {shown_names}"
         )
     return matches
 
@@ -378,23 +378,23 @@ def _make_root(
     fleet: str, version: int, roles: Mapping[RoleName, Role], public_keys: Mapping[str, str]
 ) -> RootDocument:
     """The root with these roles, and the public keys of their names."""
-    keys = {name: public_keys[name] for role in ROLES for name in roles[role].keys}
+    used_keys = {name: public_keys[name] for role in ROLES for name in roles[role].keys}
     root, policy, gateway = (roles[role] for role in ROLES)
-    return RootDocument(fleet=fleet, version=version, keys=keys, root=root, policy=policy, gateway=gateway)
+    return RootDocument(fleet=fleet, version=version, keys=used_keys, root=root, policy=policy, gateway=gateway)
 
 
-def _sign_root(document: RootDocument, keys: list[Ed25519PrivateKey]) -> Root:
-    return Root(document, sign("root", write_document(document), keys).encode())
+def _sign_root(document: RootDocument, root_keys: list[Ed25519PrivateKey]) -> Root:
+    return Root(document, sign("root", write_document(document), root_keys).encode())
 
 
 def _publics(keys: Iterable[Ed25519PrivateKey]) -> dict[str, str]:
     return {name_of(key): key.public_key().public_bytes_raw().hex() for key in keys}
 
 
-def role_of(document: RootDocument, role: RoleName) -> Role:
+def role_of(document: RootDocument, role_name: RoleName) -> Role:
     """Return the keys and the threshold of a role in a root."""
-    keys: Role = getattr(document, role)
-    return keys
+    key_role: Role = getattr(document, role_name)
+    return key_role
 
 
 def _write_root(folder: Path, root: Root) -> None:

@@ -325,8 +325,8 @@ class Registry:
 
     def document(self, version: int) -> Document:
         """Return a document. Raises FuguError if there is none of this version."""
-        if rows := self._select(f"SELECT {_DOCUMENT} FROM intact_documents WHERE version=?", version):
-            return _document_of(rows[0])
+        if documents := self._select(f"SELECT {_DOCUMENT} FROM intact_documents WHERE version=?", version):
+            return _document_of(documents[0])
         raise FuguError(f"there is no document of version {version} in fleet {self.fleet}")
 
     def documents(self, after: int = 0) -> list[Document]:
@@ -348,18 +348,18 @@ class Registry:
         does not address a device, or a device should have a newer version already.
         """
         with self.transaction():
-            document, names = self.document(version), sorted(set(devices))
-            for name in names:
-                device = self.device(name)
-                if not document.target.covers(name, device.groups):
-                    raise FleetError(f"document {version} is for {document.target}, not for device {name}")
+            document, device_names = self.document(version), sorted(set(devices))
+            for device_name in device_names:
+                device = self.device(device_name)
+                if not document.target.covers(device_name, device.groups):
+                    raise FleetError(f"document {version} is for {document.target}, not for device {device_name}")
                 if device.desired is not None and device.desired.version > version:
                     raise FleetError(
-                        f"device {name} should have version {device.desired.version} already: the way back to "
+                        f"device {device_name} should have version {device.desired.version} already: the way back to "
                         f"the content of {version} is a new version"
                     )
-                self.raise_desired(name, version, time_us)
-            self.record(actor, "push", str(version), " ".join(names), time_us=time_us)
+                self.raise_desired(device_name, version, time_us)
+            self.record(actor, "push", str(version), " ".join(device_names), time_us=time_us)
 
     def raise_desired(self, device: str, version: int, time_us: int, rollout: int = 0) -> None:
         """Raise the version that a device should have, as part of a transaction; `rollout` is 0 for a push."""
@@ -425,10 +425,10 @@ class Registry:
 
     def _put_report(self, report: PolicyReport) -> None:
         """Store an answer, and a new refusal for ever, unless MOST_REFUSALS are stored; as part of a transaction."""
-        row = self.db.execute(
+        old_report = self.db.execute(
             "SELECT version, outcome, reason FROM reported WHERE device=?", (report.device,)
         ).fetchone()
-        is_accepted, is_new = report.outcome == "accepted", row != report[1:4]
+        is_accepted, is_new = report.outcome == "accepted", old_report != report[1:4]
         in_force = report.version if is_accepted else report.in_force
         self.db.execute(
             "INSERT INTO reported VALUES (:device, :in_force, :version, :outcome, :reason, :time_us, :stale) "

@@ -226,14 +226,14 @@ def _note_connections(state: RolloutState, reports: Mapping[str, DeviceReport]) 
 
 
 def _stop_cause(plan: RolloutPlan, state: RolloutState, counts: tuple[StageCounts, ...]) -> str:
-    for i, (stage, count) in enumerate(zip(plan.stages[: state.stage + 1], counts, strict=False)):
+    for i, (stage, stage_counts) in enumerate(zip(plan.stages[: state.stage + 1], counts, strict=False)):
         detail = (
-            f"stage {i + 1}: {count.errors} of {count.size} devices refused ({count.refused}) or keep silent "
-            f"({count.silent})"
+            f"stage {i + 1}: {stage_counts.errors} of {stage_counts.size} devices refused ({stage_counts.refused}) "
+            f"or keep silent ({stage_counts.silent})"
         )
-        if count.errors and count.errors >= plan.error * count.size:
+        if stage_counts.errors and stage_counts.errors >= plan.error * stage_counts.size:
             return f"{detail}; the error threshold is {float(plan.error):.6g}"
-        if i == state.stage and count.errors and count.is_success_lost(stage.success):
+        if i == state.stage and stage_counts.errors and stage_counts.is_success_lost(stage.success):
             return f"{detail}; its success threshold of {float(stage.success):.6g} is out of reach"
     return ""
 
@@ -333,25 +333,25 @@ class Rollouts:
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
             started_state = operate(state, "start", time_us, self.preview(plan))
-            rows = [
+            device_rows = [
                 (number, name, stage, index)
                 for stage, names in enumerate(started_state.stages)
                 for index, name in enumerate(names)
             ]
             query = "INSERT INTO rollout_devices (rollout, device, stage, place) VALUES (?, ?, ?, ?)"
-            self._db.executemany(query, rows)
-            count = len(rows)
+            self._db.executemany(query, device_rows)
+            device_count = len(device_rows)
             query = (
                 f"SELECT rollout, COUNT(*) FROM rollout_devices JOIN rollouts ON rollout=number WHERE {_IS_ACTIVE} "
                 "AND device IN (SELECT device FROM rollout_devices WHERE rollout=?) GROUP BY rollout"
             )
             if conflict_row := self._db.execute(query, (number,)).fetchone():
                 raise FleetError(
-                    f"rollout {conflict_row[0]} is under way at {conflict_row[1]} of the {count} devices: "
+                    f"rollout {conflict_row[0]} is under way at {conflict_row[1]} of the {device_count} devices: "
                     "let it end, or abort it"
                 )
             self._save(number, state, started_state)
-            self._record(number, actor, "start", f"version {plan.version} for {count} devices", time_us)
+            self._record(number, actor, "start", f"version {plan.version} for {device_count} devices", time_us)
 
     def operate(self, number: int, action: str, *, actor: str, time_us: int) -> None:
         """Pause, resume, approve or abort a rollout. FleetError if it is in another phase."""
@@ -413,7 +413,7 @@ class Rollouts:
             query = f"SELECT plan, created_us, ended_us, {', '.join(_STATE)} FROM rollouts WHERE number=?"
             if (row := self._db.execute(query, (number,)).fetchone()) is None:
                 raise FuguError(f"there is no rollout {number} in fleet {self._registry.fleet}")
-            plan_text, created_us, ended_us, *values = row
+            plan_text, created_us, ended_us, *state_values = row
             members: dict[int, list[str]] = {}
             offers: dict[str, _Offer] = {}
             query = (
@@ -426,24 +426,26 @@ class Rollouts:
                     offers[device] = _Offer(*offer)
         plan = RolloutPlan.from_json(plan_text)
         stages = tuple(tuple(members.get(i, ())) for i in range(len(plan.stages))) if members else ()
-        state = RolloutState(stages=stages, offers=offers, **dict(zip(_STATE, values, strict=True)))
+        state = RolloutState(stages=stages, offers=offers, **dict(zip(_STATE, state_values, strict=True)))
         return Rollout(plan, state, created_us, ended_us)
 
-    def _save(self, number: int, old: RolloutState, new: RolloutState, time_us: int | None = None) -> None:
+    def _save(self, number: int, old_state: RolloutState, new_state: RolloutState, time_us: int | None = None) -> None:
         """Write a new state, and the offers that differ from the old state's."""
         columns = ", ".join(f"{column}=?" for column in _STATE)
-        ended_us = None if new.phase in ACTIVE or new.phase == "draft" else time_us
+        ended_us = None if new_state.phase in ACTIVE or new_state.phase == "draft" else time_us
         query = f"UPDATE rollouts SET {columns}, ended_us=? WHERE number=?"
-        self._db.execute(query, (*_row_of(new), ended_us, number))
-        offers = [(*offer, number, name) for name, offer in new.offers.items() if old.offers.get(name) != offer]
+        self._db.execute(query, (*_row_of(new_state), ended_us, number))
+        offers = [
+            (*offer, number, name) for name, offer in new_state.offers.items() if old_state.offers.get(name) != offer
+        ]
         query = "UPDATE rollout_devices SET at_us=?, time_us=?, former=?, reached_us=? WHERE rollout=? AND device=?"
         self._db.executemany(query, offers)
 
     def _reports(self, number: int, version: int) -> Mapping[str, DeviceReport]:
         """Return by device the reports of a rollout's devices about a version."""
         reports = {}
-        rows = self._db.execute(_REPORTS, {"rollout": number, "version": version})
-        for device, online, last_seen, desired, in_force, answered_version, outcome, refusal_outcome in rows:
+        report_rows = self._db.execute(_REPORTS, {"rollout": number, "version": version})
+        for device, online, last_seen, desired, in_force, answered_version, outcome, refusal_outcome in report_rows:
             answer: Any = (outcome if answered_version == version else refusal_outcome) or ""
             answer = "accepted" if in_force == version else answer  # a refusal before it does not count
             newest_version = max(desired or 0, in_force or 0)

@@ -99,7 +99,7 @@ class FleetService(Part):
         self._version_of_digest: dict[bytes, int] = {}
         self._in_flight: dict[int, tuple[str, int]] = {}
         self._answers: deque[tuple[int, bool]] = deque()
-        self._acknowledged_pairs: list[tuple[str, int]] = []
+        self._acknowledged_versions: list[tuple[str, int]] = []
         self._not_before: dict[str, float] = {}
         self.connections = self._listening_to = self._root_sent_to = 0
         self._held_digests: dict[str, bytes] = {}
@@ -202,14 +202,14 @@ class FleetService(Part):
             message_id, accepted = self._answers.popleft()
             device_version = self._in_flight.pop(message_id, None)
             if device_version is not None and accepted:
-                self._acknowledged_pairs.append(device_version)
+                self._acknowledged_versions.append(device_version)
             elif device_version is not None:
                 self._counters["policies_refused"] += 1
                 self._not_before[device_version[0]] = self._seconds() + _REFUSED_SECONDS
-        if self._acknowledged_pairs:
-            self._registry.note_published(self._acknowledged_pairs)
-            self._counters["policies_acknowledged"] += len(self._acknowledged_pairs)
-            self._acknowledged_pairs = []
+        if self._acknowledged_versions:
+            self._registry.note_published(self._acknowledged_versions)
+            self._counters["policies_acknowledged"] += len(self._acknowledged_versions)
+            self._acknowledged_versions = []
         if self._sightings:
             sightings = chain.from_iterable(self._sightings.values())
             self._counters["fleet_strangers"] += self._registry.note_sightings(sightings)
@@ -223,9 +223,9 @@ class FleetService(Part):
     def _policy_report(self, device: str, answer: PolicyStatus, time_us: int) -> PolicyReport:
         if not answer.reason:
             return PolicyReport(device, answer.version, "accepted", "", time_us, answer.stale, answer.version)
-        text = f"{answer.reason}: {answer.detail}" if answer.detail else answer.reason
+        reason = f"{answer.reason}: {answer.detail}" if answer.detail else answer.reason
         judged_version = self._version_of(answer.judged)
-        return PolicyReport(device, judged_version, "refused", text, time_us, answer.stale, answer.version)
+        return PolicyReport(device, judged_version, "refused", reason, time_us, answer.stale, answer.version)
 
     def _version_of(self, digest: bytes) -> int:
         """Return the version of the document with a digest, 0 if it is not in the registry."""

@@ -167,11 +167,11 @@ class StreamPromise(NamedTuple):
         """The number of ticks as the end of a sentence, '' if it is 1."""
         return f" about any {self.ticks} ticks in a row" if self.ticks > 1 else ""
 
-    def loses(self, other: StreamPromise) -> float:
+    def loses(self, other_promise: StreamPromise) -> float:
         """Return the loss of a stretch as long as that of another promise, in nats."""
         if self.bound is None:
             return self.epsilon
-        return self.bound.epsilon(-(-other.ticks * other.period_us // self.period_us))
+        return self.bound.epsilon(-(-other_promise.ticks * other_promise.period_us // self.period_us))
 
 
 def read_bodies(files: Sequence[Path], fleet: str, address: Address) -> list[dict[str, Any]]:
@@ -187,9 +187,9 @@ def read_bodies(files: Sequence[Path], fleet: str, address: Address) -> list[dic
     return bodies
 
 
-def _read_body(text: bytes, fleet: str, address: Address) -> dict[str, Any]:
+def _read_body(content: bytes, fleet: str, address: Address) -> dict[str, Any]:
     try:
-        document = json.loads(text) if len(text) <= _MAX_FILE else None
+        document = json.loads(content) if len(content) <= _MAX_FILE else None
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
@@ -202,7 +202,7 @@ def _read_body(text: bytes, fleet: str, address: Address) -> dict[str, Any]:
         )
     document = {"fleet": fleet, "device": address.example, "version": _table_version(document), **document}
     body: dict[str, Any] = json.loads(read_policy(json.dumps(document)).to_json())
-    return {name: value for name, value in body.items() if name not in INSERTED}
+    return {field_name: value for field_name, value in body.items() if field_name not in INSERTED}
 
 
 def _table_version(body: dict[str, Any]) -> int:
@@ -218,10 +218,10 @@ def _restamp(body: dict[str, Any], version: int) -> dict[str, Any]:
     if body.get("kind") != "points":
         return body
 
-    def stamp(text: str) -> str:
-        return replace(TimedTable.of_text(text), policy_version=version).text
+    def stamp(table_text: str) -> str:
+        return replace(TimedTable.of_text(table_text), policy_version=version).text
 
-    return {**body, "fallback": stamp(body["fallback"]), "tables": [stamp(text) for text in body["tables"]]}
+    return {**body, "fallback": stamp(body["fallback"]), "tables": [stamp(table_text) for table_text in body["tables"]]}
 
 
 def content_of(document: PolicyDocument) -> tuple[str, str]:
@@ -332,10 +332,10 @@ def policies_in(
             members = {
                 enrolment.device for enrolment in enrolments if address.reaches(enrolment.device, enrolment.groups)
             }
-            names = {address.device} if address.device else set(devices) if address.everyone else members
-            if not names:
+            device_names = {address.device} if address.device else set(devices) if address.everyone else members
+            if not device_names:
                 raise FleetError(f"it is for {address}: give --enrolment of the devices in it")
-            policies += [policy for name in sorted(names) for policy in document.for_device(name)]
+            policies += [policy for device_name in sorted(device_names) for policy in document.for_device(device_name)]
     return policies
 
 

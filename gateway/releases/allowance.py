@@ -209,9 +209,9 @@ def _thresholds(table: NoiseTable) -> _Thresholds:
     """Compute the threshold sets of every ordered pair of states, without those that another set dominates."""
     weights = np.array(table.weights(), dtype=np.int64)
     points: list[Ints] = []
-    for row in weights:
-        order = np.argsort(-(row / weights), axis=1, kind="stable")  # (k, m), by likelihood ratio over each other state
-        above = np.cumsum(row[order], axis=1)[:, :-1]
+    for state_weights in weights:
+        order = np.argsort(-(state_weights / weights), axis=1, kind="stable")  # (k, m), by likelihood ratio
+        above = np.cumsum(state_weights[order], axis=1)[:, :-1]
         below = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)[:, :-1]
         points.append(_drop_dominated(np.stack([above.ravel(), below.ravel()], axis=1)))
     frontier = _drop_dominated(np.concatenate(points)).astype(np.float64)
@@ -258,8 +258,8 @@ def _curve(thresholds: _Thresholds, spread: float | Floats) -> Floats:
 def _derivative(thresholds: _Thresholds, spread: Floats) -> Floats:
     """F'(spread) of each set (n,)."""
     growth = np.exp(spread)
-    parts = [w * growth / (SCALE - w + w * growth) for w in (thresholds.above, thresholds.below)]
-    return np.asarray(parts[0] - parts[1], dtype=np.float64)
+    tilted_probs = [w * growth / (SCALE - w + w * growth) for w in (thresholds.above, thresholds.below)]
+    return np.asarray(tilted_probs[0] - tilted_probs[1], dtype=np.float64)
 
 
 def _largest_loss(losses: Floats, spread: float) -> float:
@@ -392,21 +392,21 @@ def allowance(
 
 def _largest_rate(chains: ReleaseClass, epsilon: float, adversary: Adversary, ticks: int) -> float:
     """The largest charge of every tick, in nats, at which no `ticks` in a row lose more than epsilon; rounded down."""
-    high = ChainAccountant(mechanism_chains(chains)).allowance(epsilon, adversary)
+    high_rate = ChainAccountant(mechanism_chains(chains)).allowance(epsilon, adversary)
     if ticks == 1:
-        return high
+        return high_rate
 
     def excess(rate: float) -> float:
         return _stretch_loss(chains, rate, adversary, ticks) - epsilon
 
-    low = high = min(high, epsilon / ticks)
-    if excess(high) <= 0.0:
-        return high
-    while excess(low) > 0.0:
-        low, high = low / 2.0, low
-        if low < epsilon * 1e-18:
+    low_rate = high_rate = min(high_rate, epsilon / ticks)
+    if excess(high_rate) <= 0.0:
+        return high_rate
+    while excess(low_rate) > 0.0:
+        low_rate, high_rate = low_rate / 2.0, low_rate
+        if low_rate < epsilon * 1e-18:
             raise ChainClassError(f"no noise is enough for epsilon {epsilon:g} about {ticks} ticks in a row")
-    rate, margin = float(brentq(excess, low, high, xtol=1e-300, rtol=_RATE_TOLERANCE)), OUTWARD
+    rate, margin = float(brentq(excess, low_rate, high_rate, xtol=1e-300, rtol=_RATE_TOLERANCE)), OUTWARD
     while excess(rate * (1.0 - margin)) > 0.0:
         margin *= 2.0
     return rate * (1.0 - margin)

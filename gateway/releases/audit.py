@@ -133,7 +133,7 @@ def _named_tables(inputs: str) -> set[str]:
     """The digests of the noise tables that an entry's inputs name; empty if they are unreadable or erased."""
     try:
         document: Mapping[str, Any] = json.loads(inputs)
-        return {str(part[0]) for name in ("symbols", "beside") for part in document.get(name, ())}
+        return {str(columns[0]) for name in ("symbols", "beside") for columns in document.get(name, ())}
     except _READ_ERRORS:
         return set()
 
@@ -186,7 +186,7 @@ def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
 
 def _promises(rows: LedgerRows) -> dict[str, set[Promise]]:
     """The promises that each audience was given; a sound ledger has one each."""
-    audiences = {row[0]: row[3] for row in rows.accounts()}
+    audiences = {account: audience for account, _, _, audience, *_ in rows.accounts()}
     promises: dict[str, set[Promise]] = defaultdict(set)
     for _, account, _, _, _, epsilon, adversary, seconds, *_ in rows.allowances():
         if account in audiences:
@@ -204,17 +204,17 @@ def _documents(rows: LedgerRows) -> tuple[dict[int, _QuestionText], dict[str, No
     questions: dict[int, _QuestionText] = {}
     tables: dict[str, NoiseTable] = {}
     problems = []
-    for number, stated_digest, text in rows.documents():
-        document = text.encode()
+    for document_number, stated_digest, document_text in rows.documents():
+        document = document_text.encode()
         try:
             if "rows" in json.loads(document):
                 tables[stated_digest] = table_of(document)
             else:
-                questions[number] = _QuestionText(document, Question.read(document))
+                questions[document_number] = _QuestionText(document, Question.read(document))
         except _READ_ERRORS:
-            problems.append(f"document {number}: is neither a question nor a noise table")
+            problems.append(f"document {document_number}: is neither a question nor a noise table")
         if digest(document) != stated_digest:
-            problems.append(f"document {number}: was changed")
+            problems.append(f"document {document_number}: was changed")
     return questions, tables, problems
 
 
@@ -227,9 +227,9 @@ def _frame(entry: Mapping[str, Any], charges: Mapping[str, int]) -> tuple[Releas
         frame = ReleaseFrame.decode(payload)
     except FrameError as error:
         return None, f"holds no release: {error}"
-    names = ("name", "audience", "stream", "first", "last", "mechanism", "noise", "scale")
+    columns = ("name", "audience", "stream", "first", "last", "mechanism", "noise", "scale")
     if (
-        any(getattr(frame, name) != entry[name] for name in names)
+        any(getattr(frame, column) != entry[column] for column in columns)
         or frame.entry != number
         or frame.devices != len(charges)
     ):
@@ -261,11 +261,11 @@ def _answer_problem(
     noisy = NoisyInputs.read(json.loads(inputs), tables)
     estimates, ticks = noisy.answer(question.query, question.confidence)
     width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
-    names = ("value", "standard error", "interval", "interval")
+    estimate_names = ("value", "standard error", "interval", "interval")
     frame_columns = (frame.values, frame.standard_errors, frame.low, frame.high)
-    for name, stated_values, values in zip(names, frame_columns, estimates, strict=True):
+    for estimate_name, stated_values, values in zip(estimate_names, frame_columns, estimates, strict=True):
         if len(stated_values) != len(values) or not max(abs(values - stated_values)) <= _WIDTH_TOLERANCE * width:
-            return f"its {name} is not that of its sums and noise"
+            return f"its {estimate_name} is not that of its sums and noise"
     if ticks != frame.observed:
         return f"is about {frame.observed} ticks, and its sums are about {ticks}"
     if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
@@ -451,9 +451,9 @@ def replay_ledger(rows: LedgerRows, payloads: Mapping[int, bytes], policies: Tru
     accounts = {row[0]: _Account(Key(*row[1:4]), row[6]) for row in rows.accounts()}
     problems = _replay(rows, accounts, policies)
     problems += _compare_accounts(rows, accounts)
-    for number, payload in payloads.items():
-        if rows.payload(number) != payload:
-            problems.append(f"entry {number}: is not what was published")
+    for entry_number, payload in payloads.items():
+        if rows.payload(entry_number) != payload:
+            problems.append(f"entry {entry_number}: is not what was published")
     histories = tuple(version for account in accounts.values() for version in account.history())
     return Audit(rows.entry_count(), len(accounts), tuple(problems), histories)
 
@@ -476,29 +476,29 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
     together = _StreamsTogether(rows, accounts.values())
     together.change(0)
     problems += _apply_changes(accounts, changes.pop(0, []), policies, 0)
-    for expected_number, row in enumerate(rows.entries(), start=1):
-        number, audience, stream = (row[column] for column in ("number", "audience", "stream"))
-        exclusive = row["exclusive"]
+    for expected_number, entry in enumerate(rows.entries(), start=1):
+        number, audience, stream = (entry[column] for column in ("number", "audience", "stream"))
+        exclusive = entry["exclusive"]
         if number != expected_number and not problems:
             problems.append(f"entry {expected_number}: is missing")
-        charges = members[row["in_group"]]
+        charges = members[entry["in_group"]]
         problems += [] if charges else [f"entry {number}: has no devices"]
-        if problem := uncharged_problem(audience, row["topic"], charges.values(), row["noise"]):
+        if problem := uncharged_problem(audience, entry["topic"], charges.values(), entry["noise"]):
             problems.append(f"entry {number}: {problem}")
         for device, units in charges.items():
-            shift = shifts[row["in_group"], device]
-            first, last = row["first"] + shift, row["last"] + shift
+            shift = shifts[entry["in_group"], device]
+            first, last = entry["first"] + shift, entry["last"] + shift
             if units == 0:
-                problems += [] if row["reason"] else [f"entry {number}: charges nothing and does not say why"]
+                problems += [] if entry["reason"] else [f"entry {number}: charges nothing and does not say why"]
             if units == 0 and audience == SITE:
                 continue
             account = by_key.get(Key(device, stream, audience))
             if account is None:
                 problems.append(f"entry {number}: {device}/{stream}, audience {audience}: has no account")
                 continue
-            if account.mechanism != row["mechanism"]:
+            if account.mechanism != entry["mechanism"]:
                 problems.append(f"entry {number}: {account.key}: is charged by another mechanism than its account")
-            member_accounts = (account, *together.others(account.key))
+            member_accounts = (account, *together.other_accounts(account.key))
             if not account.named <= {member.key[:2] for member in member_accounts} | together.members(account.key):
                 problems.append(f"entry {number}: {account.key}: is not charged with {together_name(account.named)}")
             if any(member.exclusive for member in member_accounts) or (
@@ -514,16 +514,16 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
             account.shifted |= units > 0 and shift != 0
             account.together |= len(member_accounts) > 1
             runs = [run for member in member_accounts for run in _charges_at(member, first, last, shift, device)]
-            total = peak(runs) + account.base
-            account.disclose(total, runs, first, last)
-            if problem := _period_problem(account, row["payload"]):
+            tick_charge = peak(runs) + account.base
+            account.disclose(tick_charge, runs, first, last)
+            if problem := _period_problem(account, entry["payload"]):
                 problems.append(f"entry {number}: {account.key}: {problem}")
             for member in together.members(account.key) if outlived else ():
                 account.hold_to((chain, period) for after, chain, period in outlived.get(member, ()) if number > after)
-            if policies and (problem := _maker_problem(account, policies, row["inputs"], units)):
+            if policies and (problem := _maker_problem(account, policies, entry["inputs"], units)):
                 problems.append(f"entry {number}: {account.key}: {problem}")
-            if total > account.allowance:
-                excess = f"{nats(total):.12g} of {nats(account.allowance):.12g} allowed"
+            if tick_charge > account.allowance:
+                excess = f"{nats(tick_charge):.12g} of {nats(account.allowance):.12g} allowed"
                 problems.append(f"entry {number}: {account.key}: ticks {first}..{last} reached {excess}")
         together.change(number)
         problems += _apply_changes(accounts, changes.pop(number, []), policies, number)
@@ -569,24 +569,24 @@ class _StreamsTogether:
 
     def __init__(self, rows: LedgerRows, accounts: Iterable[_Account]) -> None:
         self._changes: dict[int, list[tuple[Stream, str]]] = defaultdict(list)
-        for after_entry, device, stream, name in rows.group_changes():
-            self._changes[after_entry].append(((device, stream), name))
-        self._names: dict[Stream, str] = {}
+        for after_entry, device, stream, group_name in rows.group_changes():
+            self._changes[after_entry].append(((device, stream), group_name))
+        self._group_names: dict[Stream, str] = {}
         self._accounts = {account.key: account for account in accounts}
 
-    def change(self, number: int) -> None:
+    def change(self, entry_number: int) -> None:
         """Apply the changes recorded after an entry."""
-        self._names |= dict(self._changes.pop(number, []))
+        self._group_names |= dict(self._changes.pop(entry_number, []))
 
     def members(self, key: Key) -> set[Stream]:
         """The streams that share charges with a key's stream, and that stream itself."""
-        name = self._names.get(key[:2])
-        return {key[:2]} | {stream for stream, other_name in self._names.items() if other_name == name}
+        group_name = self._group_names.get(key[:2])
+        return {key[:2]} | {stream for stream, other_name in self._group_names.items() if other_name == group_name}
 
-    def others(self, key: Key) -> list[_Account]:
+    def other_accounts(self, key: Key) -> list[_Account]:
         """The accounts of the streams that share charges with a key's stream, without the key's own."""
-        keys = [Key(*stream, key.audience) for stream in sorted(self.members(key) - {key[:2]})]
-        return [self._accounts[key] for key in keys if key in self._accounts]
+        other_keys = [Key(*stream, key.audience) for stream in sorted(self.members(key) - {key[:2]})]
+        return [self._accounts[key] for key in other_keys if key in self._accounts]
 
 
 def _apply_changes(
@@ -594,9 +594,9 @@ def _apply_changes(
 ) -> list[str]:
     """Apply the changes of allowances that were recorded after an entry. Return problems, a line each."""
     problems = []
-    for number, allowance, base, mechanism, epsilon, adversary, seconds, period_us, chains in changes:
-        if number in accounts:
-            account = accounts[number]
+    for account_number, allowance, base, mechanism, epsilon, adversary, seconds, period_us, chains in changes:
+        if account_number in accounts:
+            account = accounts[account_number]
             account.allowance, account.base = allowance, base
             promise = Promise(epsilon, adversary, seconds)
             problem = allowance_problem(allowance, mechanism, promise, period_us, chains)
@@ -616,11 +616,11 @@ def _compare_accounts(rows: LedgerRows, accounts: dict[int, _Account]) -> list[s
     """Compare the ledger's accounts and charges with the replayed ones. Return problems, a line each."""
     problems = []
     stored_runs: dict[int, list[ChargedTicks]] = defaultdict(list)
-    for number, *run in rows.runs():
-        stored_runs[number].append(ChargedTicks(*run))
-    for number, *_, allowance, base, _, exclusive, shifted in rows.accounts():
-        account = accounts[number]
-        if stored_runs.pop(number, []) != account.runs:
+    for account_number, *run in rows.runs():
+        stored_runs[account_number].append(ChargedTicks(*run))
+    for account_number, *_, allowance, base, _, exclusive, shifted in rows.accounts():
+        account = accounts[account_number]
+        if stored_runs.pop(account_number, []) != account.runs:
             problems.append(f"{account.key}: its charges are not those of its entries")
         if (allowance, base) != (account.allowance, account.base):
             problems.append(f"{account.key}: its allowance is not the last one recorded")
@@ -628,4 +628,4 @@ def _compare_accounts(rows: LedgerRows, accounts: dict[int, _Account]) -> list[s
             problems.append(f"{account.key}: whether its device's clock was set is not what its entries say")
         if exclusive != account.exclusive:
             problems.append(f"{account.key}: its exclusive release is not that of its entries")
-    return problems + [f"account {number}: has charges and does not exist" for number in stored_runs]
+    return problems + [f"account {account_number}: has charges and does not exist" for account_number in stored_runs]

@@ -43,15 +43,15 @@ Ticks = Annotated[int, Field(ge=1, le=_MOST_TICKS)]
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 
 
-def _read_seconds(value: object) -> object:
+def _read_seconds(length: object) -> object:
     """Convert the text of a length of time to seconds, `tick` to 0; a number already has seconds."""
-    if value == "tick":
+    if length == "tick":
         return 0
-    if isinstance(value, str):
-        return math.ceil(seconds_of(value))
-    if value == 0:
+    if isinstance(length, str):
+        return math.ceil(seconds_of(length))
+    if length == 0:
         raise ValueError('a stretch of no time: say "tick" for a single tick')
-    return value
+    return length
 
 
 Seconds = Annotated[int, Field(ge=0, le=366 * 86_400)]
@@ -322,9 +322,9 @@ def _stream_bound(
             (policy.chains, policy.clock.period_us, units_above(policy.window_rate))
             for policy in catalogue.charged_policies(device, stream)
         ]
-        base = max((row for *_, row in classes), default=0)
-        classes += [(row, period, base) for row, period in past.classes if not isinstance(row, ListedChains)]
-        has_changed = len({row[:2] for row in classes}) > 1 or past.lost
+        base = max((window_charge for *_, window_charge in classes), default=0)
+        classes += [(chains, period, base) for chains, period in past.classes if not isinstance(chains, ListedChains)]
+        has_changed = len({(chains, period) for chains, period, _ in classes}) > 1 or past.lost
         leaked_epsilon = (
             float_up(sum((SLACK * Fraction(audience.epsilon) for audience in audiences), Fraction(0)))
             if has_changed

@@ -60,8 +60,8 @@ def named_streams(chains: ReleaseClass, device: str) -> frozenset[Stream]:
     """The streams that a class of chains of a device's policy names; empty unless it names two or more."""
     if len(chains.named_streams) < 2:
         return frozenset()
-    parts = [shown.name.rpartition("/") for shown in chains.named_streams]
-    return frozenset((owner or device, stream) for owner, _, stream in parts)
+    name_parts = [shown.name.rpartition("/") for shown in chains.named_streams]
+    return frozenset((owner or device, stream) for owner, _, stream in name_parts)
 
 
 def together_name(members: Iterable[Stream]) -> str:

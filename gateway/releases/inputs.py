@@ -35,8 +35,8 @@ from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass
 from gateway.releases.entries import canonical_bytes, digest
 from gateway.releases.statistics import (
     Estimates,
-    Part,
     Query,
+    Tally,
     estimate,
     noise_variance,
     quantile,
@@ -139,7 +139,7 @@ class Addend(NamedTuple):
         return [*(column.tolist() for column in self[:3]), self.ticks]
 
 
-def symbols_addend(query: Query, parts: Sequence[Part], scale: Fraction) -> Addend:
+def symbols_addend(query: Query, parts: Sequence[Tally], scale: Fraction) -> Addend:
     """The answer of noisy counts of symbols; `scale` is the scale of their noise."""
     addends = []
     for part in parts:
@@ -154,9 +154,9 @@ def symbols_variances(query: Query, ticks: Mapping[NoiseTable, int], scale: Frac
     `scale` is the scale of the noise on each table's counts, `None` for no noise.
     """
     variances, noise = np.zeros(len(query.groups)), 0.0 if scale is None else noise_variance(scale)
-    for table, count in ticks.items():
+    for table, tick_count in ticks.items():
         weights = weights_of(query, table)
-        variances += count * weights.spread.max(axis=1) + noise * weights.noise
+        variances += tick_count * weights.spread.max(axis=1) + noise * weights.noise
     return variances
 
 
@@ -202,14 +202,14 @@ class Inputs(NamedTuple):
         windows_scale: the largest scale of the noise of windows; `None` without windows.
     """
 
-    symbols: tuple[Part, ...]
-    beside: tuple[Part, ...]
+    symbols: tuple[Tally, ...]
+    beside: tuple[Tally, ...]
     windows: Addend | None
     doubled: Addend | None
     windows_scale: Fraction | None
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Tally, ...]:
         """All counts of symbols: these get noise."""
         return self.symbols + self.beside
 
@@ -230,7 +230,7 @@ class NoisyInputs(NamedTuple):
 
     inputs: Inputs
     own_scale: Fraction
-    counts: tuple[Part, ...]
+    counts: tuple[Tally, ...]
 
     def answer(self, query: Query, confidence: float) -> tuple[Estimates, int]:
         """Compute the answer, from noisy numbers only, and the number of ticks it is about. FuguError without ticks."""
@@ -282,11 +282,11 @@ class NoisyInputs(NamedTuple):
         return NoisyInputs(inputs, _read_scale(document["scale"]) if counts else Fraction(1), counts)
 
 
-def _read_scale(text: str) -> Fraction:
+def _read_scale(scale_text: str) -> Fraction:
     """Read a scale above 0. An exponent, which could make a number of any size, is a ValueError."""
-    if not re.fullmatch("[1-9][0-9]{0,18}(/[1-9][0-9]{0,18})?", text):
+    if not re.fullmatch("[1-9][0-9]{0,18}(/[1-9][0-9]{0,18})?", scale_text):
         raise ValueError("a scale is no number above 0")
-    return Fraction(text)
+    return Fraction(scale_text)
 
 
 def _read_addend(columns: Sequence[Any] | None) -> Addend | None:
@@ -297,14 +297,14 @@ def _read_addend(columns: Sequence[Any] | None) -> Addend | None:
     return Addend(values, variances, steps, columns[3])
 
 
-def _read_parts(rows: Sequence[Any], tables: Mapping[str, NoiseTable]) -> list[tuple[Part, Part]]:
+def _read_parts(part_columns: Sequence[Any], tables: Mapping[str, NoiseTable]) -> list[tuple[Tally, Tally]]:
     """Read parts of a `NoisyInputs.document`: each before noise, and with noise."""
     pairs = []
-    for name, ticks, steps, counts, noise in rows:
+    for table_digest, ticks, steps, counts, noise in part_columns:
         sums, noises = np.array(counts, dtype=np.int64), np.array(noise, dtype=np.int64)
         if sums.shape != noises.shape:
             raise ValueError("a sum has no noise")
-        part = Part(tables[name], ticks, steps, sums)
+        part = Tally(tables[table_digest], ticks, steps, sums)
         pairs.append((part, part._replace(counts=sums + noises)))
     return pairs
 

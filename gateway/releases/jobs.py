@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -148,8 +149,8 @@ def _check_groups(config: ReleaseConfig, catalogue: Catalogue) -> None:
     """Refuse an audience that is told sums of a group that no policy has, and a release with the name of a sum."""
     groups = catalogue.groups().values()
     for audience, terms in config.audiences.items():
-        for name in set(terms.sums) - {group.name for group in groups}:
-            raise FuguError(f"audience {audience}: no policy has a sum of a group {name}")
+        for group_name in set(terms.sums) - {group.name for group in groups}:
+            raise FuguError(f"audience {audience}: no policy has a sum of a group {group_name}")
     for name in {job.name for job in config.releases} & {name for group in groups for name in group.release_names}:
         raise FuguError(f"release {name} is called like the sums of a group: give it another name")
 
@@ -186,8 +187,8 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
         if not policies:
             raise FuguError(f"release {name}: no policy for stream {device}/{plan.stream}")
         newest_policies[device] = policies[-1]
-    (labels, clock), *others = {(policy.discretiser.states, policy.clock) for policy in newest_policies.values()}
-    if others:
+    (labels, clock), *other_terms = {(policy.discretiser.states, policy.clock) for policy in newest_policies.values()}
+    if other_terms:
         raise FuguError(f"release {name}: its devices do not have the same states and the same clock")
     for state in plan.states:
         if state not in labels:
@@ -251,7 +252,7 @@ def _least_noise(comparison: Mapping[Mechanism, int]) -> Mechanism:
     """Return the mechanism with the largest allowance of a tick; "chain" on a tie."""
     if "chain" in comparison and comparison["chain"] * _TIED >= max(comparison.values()):
         return "chain"
-    return max(comparison, key=lambda name: comparison[name])
+    return max(comparison, key=lambda mechanism: comparison[mechanism])
 
 
 def _classes(chains: Matrices, policies: Sequence[Policy], past: Past = NO_PAST) -> list[tuple[ReleaseClass, int]]:
@@ -263,7 +264,7 @@ def _classes(chains: Matrices, policies: Sequence[Policy], past: Past = NO_PAST)
     if chains:
         period = min(period for _, period in classes)
         classes = [(chain, period) for chain in classes_of_release(chains, policies)]
-    past_classes = [chain for chain in past.classes if isinstance(chain[0], ListedChains) == bool(chains)]
+    past_classes = [pair for pair in past.classes if isinstance(pair[0], ListedChains) == bool(chains)]
     return list(dict.fromkeys([*classes, *past_classes]))
 
 
@@ -331,9 +332,9 @@ def answer_rows(window: Window, labels: Sequence[str], query: Query) -> Ints | N
     """
     if not (query.definition.additive and window.query.additive):
         return None
-    counts = window.groups(tuple(labels))
-    rows = np.array([[set(group) <= set(states) for group in counts] for states in query.groups], dtype=np.int64)
-    return rows if list(rows @ list(map(len, counts))) == list(map(len, query.groups)) else None
+    count_groups = window.groups(tuple(labels))
+    rows = np.array([[set(group) <= set(states) for group in count_groups] for states in query.groups], dtype=np.int64)
+    return rows if list(rows @ list(map(len, count_groups))) == list(map(len, query.groups)) else None
 
 
 def _site_promise(name: str, counted_ticks: Sequence[CountedTicks]) -> tuple[Audience, int]:
@@ -370,32 +371,32 @@ def allowances(
         for device in job.question.devices if job.plan.audience != SITE else ():
             account = (device, job.plan.stream, job.plan.audience, job.question.mechanism)
             askers_of.setdefault(account, []).append((job.name, job.plan.chains))
-    for name, audience in config.audiences.items():
+    for audience_name, audience in config.audiences.items():
         for device, stream in catalogue.symbol_streams() if audience.sums else ():
             group_names = {shared.group.name for policy in catalogue.policies(device, stream) for shared in policy.sums}
             for group_name in sorted(group_names & set(audience.sums)):
-                askers_of.setdefault((device, stream, name, "chain"), []).append((group_name, ()))
+                askers_of.setdefault((device, stream, audience_name, "chain"), []).append((group_name, ()))
     allowances: list[Allowance] = []
     impossible: dict[str, str] = {}
-    for (device, stream, name, mechanism), askers in sorted(askers_of.items()):
-        key, names = Key(device, stream, name), [asker for asker, _ in askers]
-        audience = config.audiences[name]
+    for (device, stream, audience_name, mechanism), askers in sorted(askers_of.items()):
+        key, asker_names = Key(device, stream, audience_name), [asker for asker, _ in askers]
+        audience = config.audiences[audience_name]
         streams = sorted(groups.get((device, stream), [(device, stream)]))
-        members = {row: versions for row in streams if (versions := catalogue.charged_policies(*row))}
+        members = {member: versions for member in streams if (versions := catalogue.charged_policies(*member))}
         if (device, stream) not in members:  # no ticks to tell of, and none to charge
             continue
         policies = [policy for versions in members.values() for policy in versions]
         base = sum(max(units_above(policy.window_rate) for policy in versions) for versions in members.values())
         streams_past = past(members)
         try:
-            rows = (row for _, chains in askers for row in _classes(chains, policies, streams_past))
-            classes = list(dict.fromkeys(rows))
+            asked_classes = (_classes(matrices, policies, streams_past) for _, matrices in askers)
+            classes = list(dict.fromkeys(chain.from_iterable(asked_classes)))
             max_charge = _allowance(classes, audience, mechanism, streams_past)
         except ChainClassError as error:
-            impossible |= dict.fromkeys(names, f"{key}: nothing can be released: {error}")
+            impossible |= dict.fromkeys(asker_names, f"{key}: nothing can be released: {error}")
             continue
         if problem := standing_problem(key, max_charge, base):
-            impossible |= dict.fromkeys(names, problem)
-        chains, period = tuple(dict.fromkeys(row for row, _ in classes)), min(row for _, row in classes)
+            impossible |= dict.fromkeys(asker_names, problem)
+        chains, period = tuple(dict.fromkeys(chains for chains, _ in classes)), min(period for _, period in classes)
         allowances.append(Allowance(key, max_charge, base, audience.promise, period, mechanism, chains))
     return allowances, impossible

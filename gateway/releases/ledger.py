@@ -55,7 +55,7 @@ __all__ = ["Ledger", "no_release_before"]
 _ENTRY = ", ".join(Entry._fields)
 
 
-class _Row(NamedTuple):
+class _AccountRow(NamedTuple):
     """A row of the table `accounts`."""
 
     id: int
@@ -73,7 +73,7 @@ class _Row(NamedTuple):
         return self.device if self.shifted else ""
 
 
-_ACCOUNT = f"SELECT {', '.join(_Row._fields)} FROM intact_accounts"
+_ACCOUNT = f"SELECT {', '.join(_AccountRow._fields)} FROM intact_accounts"
 
 
 class _Book(NamedTuple):
@@ -86,10 +86,10 @@ class _Book(NamedTuple):
         others: the accounts of the other members.
     """
 
-    account: _Row | None
+    account: _AccountRow | None
     together: str
     members: frozenset[Stream]
-    others: list[_Row]
+    other_accounts: list[_AccountRow]
 
 
 class Binding(NamedTuple):
@@ -209,8 +209,8 @@ class Ledger:
             "WHERE (members.device, entries.stream, entries.audience)=(?, ?, ?) "
             "AND number>after_entry AND number<=COALESCE(through, number))"
         )
-        pairs = ((member, other) for member in members for other in members)
-        minima = (self._row(query, key.audience, *member, *other, key.audience)[0] for member, other in pairs)
+        member_pairs = ((member, other) for member in members for other in members)
+        minima = (self._row(query, key.audience, *member, *other, key.audience)[0] for member, other in member_pairs)
         return min((minimum for minimum in minima if minimum is not None), default=allowance)
 
     def charge_together(self, groups: Iterable[Iterable[Stream]], *, time_us: int) -> None:
@@ -233,13 +233,13 @@ class Ledger:
         Only streams of `devices` are looked up, or all of them with `None`.
         """
         query = "SELECT serial, device, stream, name FROM intact_together"
-        rows = self._db.execute(query) if devices is None else among(self._db, f"{query} WHERE device", devices)
-        names = {(device, stream): name for _, device, stream, name in sorted(rows)}
+        group_rows = self._db.execute(query) if devices is None else among(self._db, f"{query} WHERE device", devices)
+        group_names = {(device, stream): group_name for _, device, stream, group_name in sorted(group_rows)}
         query, members = "SELECT name, device, stream FROM intact_together WHERE name", dict[str, list[Stream]]()
-        for name, device, stream in among(self._db, query, [*set(names.values())]):
-            members.setdefault(name, []).append((device, stream))
-        groups = {name: frozenset(streams) for name, streams in members.items()}
-        return {stream: (name, groups[name]) for stream, name in names.items()}
+        for group_name, device, stream in among(self._db, query, [*set(group_names.values())]):
+            members.setdefault(group_name, []).append((device, stream))
+        groups = {group_name: frozenset(streams) for group_name, streams in members.items()}
+        return {stream: (group_name, groups[group_name]) for stream, group_name in group_names.items()}
 
     def _members(self, streams: Collection[Stream]) -> list[Stream]:
         """List the given streams and all streams that share charges with one of them, in order."""
@@ -250,12 +250,12 @@ class Ledger:
         """Look up an audience's accounts of the given streams, and of the streams that move with them."""
         ties = self._ties([device for device, _ in streams])
         devices = {device for group in (streams, *{members for _, members in ties.values()}) for device, _ in group}
-        found_rows = among(self._db, f"{_ACCOUNT} WHERE audience=? AND device", [*devices], audience)
-        rows, books = {row[1:3]: _Row._make(row) for row in found_rows}, dict[Stream, _Book]()
+        account_rows = among(self._db, f"{_ACCOUNT} WHERE audience=? AND device", [*devices], audience)
+        accounts, books = {row[1:3]: _AccountRow._make(row) for row in account_rows}, dict[Stream, _Book]()
         for stream in streams:
             together, members = ties.get(stream, ("", frozenset([stream])))
-            other_accounts = [rows[member] for member in sorted(members - {stream}) if member in rows]
-            books[stream] = _Book(rows.get(stream), together, members, other_accounts)
+            other_accounts = [accounts[member] for member in sorted(members - {stream}) if member in accounts]
+            books[stream] = _Book(accounts.get(stream), together, members, other_accounts)
         return books
 
     def _class_id(self, classes: tuple[ReleaseClass, ...]) -> int:
@@ -298,15 +298,15 @@ class Ledger:
                     "has released the window that begins there"
                 )
             group = self._admit(release)
-            number = self.newest_entry + 1
-            content = make_content(number)
+            entry_number = self.newest_entry + 1
+            content = make_content(entry_number)
             for table in content.tables:
                 self._document_id(table)
             self._db.execute(
                 f"INSERT INTO entries ({_ENTRY}, in_group, question, inputs, inputs_digest) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?)",
                 (
-                    *(number, release.name, release.audience, release.stream, time_us, release.mechanism),
+                    *(entry_number, release.name, release.audience, release.stream, time_us, release.mechanism),
                     *(release.noise, release.scale, release.first, release.last, int(release.exclusive)),
                     *(release.basis, release.reason, release.topic, content.payload, group),
                     *(self._document_id(content.question), content.inputs.decode()),
@@ -315,11 +315,11 @@ class Ledger:
             )
             if release.exclusive:
                 query = "UPDATE accounts SET exclusive=? WHERE (device, stream, audience)=(?, ?, ?)"
-                keys = [(number, device, release.stream, release.audience) for device in release.charges]
-                self._db.executemany(query, keys)
+                parameters = [(entry_number, device, release.stream, release.audience) for device in release.charges]
+                self._db.executemany(query, parameters)
             if progress is not None:
                 self.set_progress(release.name, progress)
-            return self._entries("number=?", number)[0]
+            return self._entries("number=?", entry_number)[0]
 
     def refuse(self, release: Release) -> None:
         """Raise LedgerError if a release that charges nothing would be refused now; nothing is written."""
@@ -380,7 +380,7 @@ class Ledger:
                 continue
             if (account := book.account) is None:
                 raise _no_allowance(key)
-            if book.others:
+            if book.other_accounts:
                 self._replace_runs(old_runs, new_runs)  # so that the charges of earlier devices count
             runs = runs_near.get(account.id, [])
             own_run = ChargedTicks(release.first + shift, release.last + shift, charge)
@@ -396,9 +396,11 @@ class Ledger:
         old_runs.clear()
         new_runs.clear()
 
-    def _refuse_charge(self, release: Release, key: Key, account: _Row, book: _Book, runs: list[ChargedTicks]) -> None:
+    def _refuse_charge(
+        self, release: Release, key: Key, account: _AccountRow, book: _Book, runs: list[ChargedTicks]
+    ) -> None:
         """Refuse a release if an account does not allow it; `runs` are the account's charges with the release."""
-        together, other_accounts = book.together, book.others
+        together, other_accounts = book.together, book.other_accounts
         shift, charge, base = release.shifts.get(key.device, 0), release.charges[key.device], account.base
         first, last = release.first + shift, release.last + shift
         exclusive_entry = next((row.exclusive for row in (account, *other_accounts) if row.exclusive), 0)
@@ -462,16 +464,17 @@ class Ledger:
     def _group_id(self, release: Release) -> int:
         """The id of the group with a release's devices, charges and shifts, which is inserted if it is new."""
         members = sorted((device, charge, release.shifts.get(device, 0)) for device, charge in release.charges.items())
-        name = digest(json.dumps(members).encode())
-        if not (group := self._find_id("groups", "digest", name)):
-            group = self._insert("groups", "digest", name)
+        members_digest = digest(json.dumps(members).encode())
+        if not (group := self._find_id("groups", "digest", members_digest)):
+            group = self._insert("groups", "digest", members_digest)
             self._db.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", [(group, *member) for member in members])
         return group
 
     def _document_id(self, document: bytes) -> int:
         """The id of a document; inserted if it is new."""
-        columns, row = "digest, document", (digest(document), document.decode())
-        return self._find_id("documents", "digest", row[0]) or self._insert("documents", columns, *row)
+        columns, document_digest = "digest, document", digest(document)
+        old_id = self._find_id("documents", "digest", document_digest)
+        return old_id or self._insert("documents", columns, document_digest, document.decode())
 
     def _find_id(self, table: str, column: str, value: str) -> int:
         """The id of the row whose column has a value; 0 if there is no such row."""
@@ -511,16 +514,16 @@ class Ledger:
             complete: whether the ledger has all charges of the ticks before the beginnings.
             not_before_us: replaces the binding's, unless it is `None`.
         """
-        rows = [(*beginning, 0 if complete else beginning[2]) for beginning in beginnings]
+        beginning_rows = [(*beginning, 0 if complete else beginning[2]) for beginning in beginnings]
         with self.transaction():
             self._db.executemany(
                 "INSERT INTO beginnings VALUES (?, ?, ?, ?) ON CONFLICT (device, stream) "
                 "DO UPDATE SET first=CASE WHEN beginnings.first<excluded.first THEN excluded.first "
                 "ELSE beginnings.first END, uncharged=CASE WHEN beginnings.uncharged<excluded.uncharged "
                 "THEN excluded.uncharged ELSE beginnings.uncharged END",
-                rows,
+                beginning_rows,
             )
-            if rows:
+            if beginning_rows:
                 self._db.execute(
                     "INSERT INTO outlived SELECT DISTINCT device, stream, class, period_us, "
                     "(SELECT COALESCE(MAX(number), 0) FROM entries) "
@@ -650,10 +653,10 @@ class Ledger:
         self._db.rewrite()
         return rowcount
 
-    def mark(self, number: int, state: State) -> None:
+    def mark(self, entry_number: int, state: State) -> None:
         """Set the state of a reserved release; its charge stays, whatever the state."""
         with self.transaction():
-            self._db.execute("UPDATE entries SET state=? WHERE number=? AND state='reserved'", (state, number))
+            self._db.execute("UPDATE entries SET state=? WHERE number=? AND state='reserved'", (state, entry_number))
 
     def newest_published(self, through: int) -> list[int]:
         """The number of each topic's newest entry, among published entries and reserved ones up to `through`."""
@@ -669,15 +672,15 @@ class Ledger:
         state = "state='reserved' AND " if pending else ""
         return self._entries(f"{state}number>? ORDER BY number LIMIT ?", after, limit)
 
-    def charges(self, number: int) -> dict[str, int]:
+    def charges(self, entry_number: int) -> dict[str, int]:
         """The charge of every tick of an entry, by device."""
         query = "SELECT device, charge FROM members JOIN entries USING (in_group) WHERE number=? ORDER BY device"
-        return dict(self._db.execute(query, (number,)).fetchall())
+        return dict(self._db.execute(query, (entry_number,)).fetchall())
 
-    def shifts(self, number: int) -> dict[str, int]:
+    def shifts(self, entry_number: int) -> dict[str, int]:
         """By how much each device's tick numbers are ahead of an entry's wall ticks, by device."""
         query = "SELECT device, shift FROM members JOIN entries USING (in_group) WHERE number=? ORDER BY device"
-        return dict(self._db.execute(query, (number,)).fetchall())
+        return dict(self._db.execute(query, (entry_number,)).fetchall())
 
     def progress(self, name: str) -> int | None:
         """The first tick of a schedule's next window; `None` before its first window."""
@@ -721,10 +724,10 @@ class Ledger:
         """The charges of releases to ticks first..last; ticks between runs have 0. LedgerError without an account."""
         return clip(self._runs_at(self._account(key).id, first, last), first, last)
 
-    def _account(self, key: Key) -> _Row:
+    def _account(self, key: Key) -> _AccountRow:
         if (row := self._row(f"{_ACCOUNT} WHERE (device, stream, audience)=(?, ?, ?)", *key)) is None:
             raise _no_allowance(key)
-        return _Row._make(row)
+        return _AccountRow._make(row)
 
     def _accounts(self, where: str, *parameters: object) -> list[Account]:
         rows = self._db.execute(
@@ -734,18 +737,18 @@ class Ledger:
             parameters,
         )
         accounts = [Account(Key(*row[:3]), *row[3:]) for row in rows.fetchall()]
-        keys = [account.key for account in accounts]
-        books = {name: self._books(name, [key[:2] for key in keys]) for name in {key.audience for key in keys}}
+        streams, audiences = [account.key[:2] for account in accounts], {account.key.audience for account in accounts}
+        books = {audience: self._books(audience, streams) for audience in audiences}
         return [self._shared_account(account, books[account.key.audience][account.key[:2]]) for account in accounts]
 
     def _shared_account(self, account: Account, book: _Book) -> Account:
         """Add to an account the name and the largest charge of all streams that move with its own."""
         spent = account.spent
-        if book.account is not None and book.others:
-            spent = sum(map(peak, self._by_clock((book.account, *book.others)).values()))
+        if book.account is not None and book.other_accounts:
+            spent = sum(map(peak, self._by_clock((book.account, *book.other_accounts)).values()))
         return account._replace(together=book.together, spent_together=spent)
 
-    def _by_clock(self, accounts: Iterable[_Row]) -> dict[str, list[ChargedTicks]]:
+    def _by_clock(self, accounts: Iterable[_AccountRow]) -> dict[str, list[ChargedTicks]]:
         """The charges of accounts by clock: a device's own if it was set, "" for all accounts of other devices."""
         clocks: dict[str, list[ChargedTicks]] = {}
         for account in accounts:

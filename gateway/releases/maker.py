@@ -67,8 +67,8 @@ Versions = dict[int, tuple[Policy, int, int]]
 
 def _widen_version(versions: Versions, policy: Policy, first: int, last: int) -> None:
     """Add a policy with ticks first..last to `versions`, or widen the ticks that it has there."""
-    _, low, high = versions.get(policy.version, (policy, first, last))
-    versions[policy.version] = policy, min(low, first), max(high, last)
+    _, old_first, old_last = versions.get(policy.version, (policy, first, last))
+    versions[policy.version] = policy, min(old_first, first), max(old_last, last)
 
 
 class DeviceWindows(NamedTuple):
@@ -103,20 +103,20 @@ class DeviceSymbols(NamedTuple):
 
 
 def _devices_by_shift(
-    store: Store, name: str, devices: Sequence[str], wall_ticks: tuple[int, int], window: Window | None = None
+    store: Store, sequence: str, devices: Sequence[str], wall_ticks: tuple[int, int], window: Window | None = None
 ) -> dict[int, dict[int, str]]:
     """Group devices by how far their tick numbers are ahead of wall ticks.
 
-    Returns by shift a map from the store's number of a sequence `name` to its device. A device is left out if its
+    Returns by shift a map from the store's number of a sequence `sequence` to its device. A device is left out if its
     clock was set within the wall ticks, given as first and last. `window` is the device window that the sequence is of,
     `None` for symbols.
     """
-    numbers, groups = store.numbers(name, devices), dict[int, dict[int, str]]()
-    shifts = store.shifts_of([*numbers.values()])
-    for device, number in numbers.items():
-        tick_shifts = shifts[number] if window is None else shifts[number].in_ticks(window)
+    sequence_numbers, groups = store.numbers(sequence, devices), dict[int, dict[int, str]]()
+    shifts = store.shifts_of([*sequence_numbers.values()])
+    for device, sequence_number in sequence_numbers.items():
+        tick_shifts = shifts[sequence_number] if window is None else shifts[sequence_number].in_ticks(window)
         if (shift := tick_shifts.owner(*wall_ticks)[0]) is not None:
-            groups.setdefault(shift, {})[number] = device
+            groups.setdefault(shift, {})[sequence_number] = device
     return groups
 
 
@@ -136,7 +136,8 @@ def device_symbols(
         by_device = {device: DeviceSymbols(shift, {}, {}) for device in device_of.values()}
         lines, row_lines = dict[NoiseTable, dict[str, int]](), dict[NoiseTable, list[tuple[int, int]]]()
         columns = (frames.number, frames.version, frames.shift, frames.first, frames.last)
-        for row, (number, version, ahead, low, high) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+        frame_rows = zip(*(column.tolist() for column in columns), strict=True)
+        for row, (number, version, ahead, frame_first, frame_last) in enumerate(frame_rows):
             device = device_of[number]
             policy = catalogue.recall(device, stream, version, SymbolModel).policy
             if policy.discretiser.states != question.labels:
@@ -145,10 +146,10 @@ def device_symbols(
                 assert policy.table is not None  # the symbols were drawn from it
                 table_lines = lines.setdefault(policy.table, {})
                 row_lines.setdefault(policy.table, []).append((row, table_lines.setdefault(device, len(table_lines))))
-                _widen_version(by_device[device].versions, policy, max(low, first), min(high, last))
-        for table, rows in row_lines.items():
+                _widen_version(by_device[device].versions, policy, max(frame_first, first), min(frame_last, last))
+        for table, row_places in row_lines.items():
             symbol_lines = np.full((len(lines[table]), length), UNOBSERVED, dtype=np.int64)
-            frames.lay_out([row for row, _ in rows], [line for _, line in rows], first, symbol_lines)
+            frames.lay_out([row for row, _ in row_places], [line for _, line in row_places], first, symbol_lines)
             for device, line in lines[table].items():
                 if device in by_device:
                     by_device[device].tables[table] = symbol_lines[line]
@@ -170,8 +171,8 @@ def device_windows(
     answers: dict[str, DeviceWindows] = {}
     wall_ticks = first_wall, first_wall + question.length - 1
     for window, window_devices in devices_of.items():
-        name = sequence_name(question.stream, window.name)
-        for shift, device_of in _devices_by_shift(store, name, window_devices, wall_ticks, window).items():
+        sequence = sequence_name(question.stream, window.name)
+        for shift, device_of in _devices_by_shift(store, sequence, window_devices, wall_ticks, window).items():
             first = first_wall + shift
             frames: dict[str, list[WindowFrame]] = {}
             for number, frame in store.windows.across([*device_of], first, first + question.length - 1):
@@ -190,25 +191,25 @@ def _windows_answer(
 
     Returns `None` if there are none, or a frame's policy has other states or no such window.
     """
-    counts, scales, rows, beginning = [], [], np.ones((1, 1), dtype=np.int64), 0
+    counts, scales, matrix, beginning = [], [], np.ones((1, 1), dtype=np.int64), 0
     length, ticks = question.windows[device].length, 0
     versions: Versions = {}
     for frame in frames:
         policy = catalogue.recall(device, question.stream, frame.policy_version, SymbolModel).policy
         window = policy.window(frame.window)
-        groups = None if window is None else answer_rows(window, policy.discretiser.states, question.query)
-        if window is None or groups is None or policy.discretiser.states != question.labels:
+        window_matrix = None if window is None else answer_rows(window, policy.discretiser.states, question.query)
+        if window is None or window_matrix is None or policy.discretiser.states != question.labels:
             return None
         if (frame.first - first) % length or frame.length != length or frame.shift != shift:
             continue  # it overlaps two windows that lie side by side
-        rows, beginning = groups, getattr(policy.discretiser, "baseline_ticks", 0)
-        counts.append(rows @ np.array(frame.counts, dtype=np.int64))
+        matrix, beginning = window_matrix, getattr(policy.discretiser, "baseline_ticks", 0)
+        counts.append(matrix @ np.array(frame.counts, dtype=np.int64))
         scales.append(Fraction(window.scale))
         ticks += frame.observed
         _widen_version(versions, policy, frame.first, frame.last)
     if not counts:
         return None
-    addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks)
+    addend = windows_addend(np.array(counts), matrix.sum(axis=1), scales, ticks)
     return DeviceWindows(addend, max(scales), versions, beginning, shift)
 
 
@@ -421,7 +422,7 @@ class Maker:
         """Add the symbols and windows of some devices to `counts`."""
         symbols_of = device_symbols(self.store, self.catalogue, question, devices, first)
         windows_of = device_windows(self.store, self.catalogue, question, devices, first)
-        rows: dict[tuple[bool, NoiseTable], list[Ints]] = {}
+        symbol_rows: dict[tuple[bool, NoiseTable], list[Ints]] = {}
         for device in devices:
             shift, symbols, versions = symbols_of.get(device, _NO_SYMBOLS)
             windows = windows_of.get(device)
@@ -441,8 +442,8 @@ class Maker:
                 if question.mechanism == "wasserstein":
                     counts.counted[device] = self._counted(question, device, symbols)
                 for table, symbol_row in symbols.items():
-                    rows.setdefault((use_both, table), []).append(symbol_row)
-        for (use_both, table), table_rows in rows.items():
+                    symbol_rows.setdefault((use_both, table), []).append(symbol_row)
+        for (use_both, table), table_rows in symbol_rows.items():
             (counts.beside if use_both else counts.tally).add(np.stack(table_rows), table)
 
     def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:

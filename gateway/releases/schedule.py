@@ -64,15 +64,15 @@ class StoreProgress:
 
     def newest_ticks(self, question: Question) -> NewestTicks:
         """The newest wall ticks of a question's devices; with windows only, the tick after a device's last window."""
-        newest = []
+        wall_ticks = []
         for device in self.known_devices(question):
-            name, window = _sequence(question, device)
-            coverage, shifts = self._coverage_of(device, name)
-            number = coverage.end
-            if window is not None and number >= 0:
-                number = window.start + number * window.stride + window.length
-            newest.append(number - shifts.newest)
-        return NewestTicks(min(newest), max(newest))
+            sequence, window = _sequence(question, device)
+            coverage, shifts = self._coverage_of(device, sequence)
+            end = coverage.end
+            if window is not None and end >= 0:
+                end = window.start + end * window.stride + window.length
+            wall_ticks.append(end - shifts.newest)
+        return NewestTicks(min(wall_ticks), max(wall_ticks))
 
     def complete(self, question: Question, first: int, end: int) -> bool:
         """Tell whether no frame of any device is missing in the wall ticks first..end."""
@@ -82,25 +82,25 @@ class StoreProgress:
         """The first wall tick of the first stored frame of any device that ends at `tick` or later, or `None`."""
         firsts: list[int] = []
         sequences = {device: _sequence(question, device) for device in self.known_devices(question)}
-        numbers = {name: self._store.numbers(name, [*sequences]) for name, _ in set(sequences.values())}
-        for device, (name, window) in sequences.items():
+        numbers = {sequence: self._store.numbers(sequence, [*sequences]) for sequence, _ in set(sequences.values())}
+        for device, (sequence, window) in sequences.items():
             frames = self._store.symbols if window is None else self._store.windows
-            number, shifts = numbers[name].get(device), self._coverage_of(device, name)[1]
+            sequence_number, shifts = numbers[sequence].get(device), self._coverage_of(device, sequence)[1]
             shifts = shifts if window is None else shifts.in_ticks(window)
             for low, high, shift in shifts.stretches(tick):
-                first = None if number is None else frames.next_first(number, low)
+                first = None if sequence_number is None else frames.next_first(sequence_number, low)
                 if first is not None and first <= high:
                     firsts.append(first - shift)
         return min(firsts, default=None)
 
-    def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
+    def wall_tick(self, question: Question, tick_numbers: Mapping[str, int]) -> int:
         """The largest wall tick of tick numbers, given by device; 0 without any. Other devices' numbers are ignored."""
         wall_ticks = [0]
-        for device in {*self.known_devices(question)} & numbers.keys():
-            name, window = _sequence(question, device)
-            _, shifts = self._coverage_of(device, name)
+        for device in {*self.known_devices(question)} & tick_numbers.keys():
+            sequence, window = _sequence(question, device)
+            _, shifts = self._coverage_of(device, sequence)
             shifts = shifts if window is None else shifts.in_ticks(window)
-            wall_ticks.append(numbers[device] - shifts.at(numbers[device]))
+            wall_ticks.append(tick_numbers[device] - shifts.at(tick_numbers[device]))
         return max(wall_ticks)
 
     def known_devices(self, question: Question) -> tuple[str, ...]:
@@ -121,9 +121,9 @@ class StoreProgress:
         coverage, shifts = self._coverage_of(device, sequence_name(stream, window.name))
         shift, beginning = shifts.in_ticks(window).owner(first, end)
         first, end = (beginning - 1, beginning - 1) if shift is None else (first + shift, end + shift)
-        low = max(0, (first - window.start) // window.stride)
-        high = (end + 1 - window.length - window.start) // window.stride
-        return coverage.holds(low, max(low, high))
+        first_window = max(0, (first - window.start) // window.stride)
+        last_window = (end + 1 - window.length - window.start) // window.stride
+        return coverage.holds(first_window, max(first_window, last_window))
 
 
 def _sequence(question: Question, device: str) -> tuple[str, Window | None]:
@@ -239,15 +239,15 @@ class ReleaseSchedule:
         for job in self._releases.jobs:
             if job.name not in self._releases.impossible and (first := self._next_window(job)) is not None:
                 for device in job.question.devices:
-                    key = device, job.plan.stream
-                    firsts[key] = min(first, firsts.get(key, first))
+                    stream = device, job.plan.stream
+                    firsts[stream] = min(first, firsts.get(stream, first))
         return firsts
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
         """Note the broker's answer to a message; after a DatabaseError the release is published again at next start."""
-        number = self._in_flight.pop(message_id, None)
-        if number and accepted:
-            self._ledger.mark(number, "published")
+        entry_number = self._in_flight.pop(message_id, None)
+        if entry_number and accepted:
+            self._ledger.mark(entry_number, "published")
             self._counters["releases_published"] += 1
 
     def pump(self, *, idle: bool) -> None:
@@ -302,12 +302,12 @@ class ReleaseSchedule:
         self._due_windows.popleft()
         return True
 
-    def _pass_over(self, job: Job, next_tick: int, counter: str, text: str) -> None:
+    def _pass_over(self, job: Job, next_tick: int, counter: str, reason: str) -> None:
         """Count and log a window that is not released, and let its schedule go on with tick `next_tick`."""
         self._counters[counter] += 1
-        _log.log(logging.INFO if counter == "releases_empty" else logging.WARNING, "no release: %s", text)
+        _log.log(logging.INFO if counter == "releases_empty" else logging.WARNING, "no release: %s", reason)
         if counter == "releases_refused":
-            self._refused(job.name, text)
+            self._refused(job.name, reason)
         self._ledger.set_progress(job.name, next_tick)
         self._go_on(job, next_tick)
 

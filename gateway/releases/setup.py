@@ -110,7 +110,7 @@ class ReleaseRecord:
             return f"the ledger ends with entry {newest}, and entry {entry} may have been published: it is old"
         return ""
 
-    def note(self, ledger: Ledger, number: int) -> None:
+    def note(self, ledger: Ledger, entry_number: int) -> None:
         """Record durably in the store that entries up to a number may be published from now on.
 
         After LedgerError (the store has another ledger by now) or DatabaseError nothing may be published.
@@ -118,10 +118,10 @@ class ReleaseRecord:
         _, identity, noted_entry = self._releases.ledger_record()
         if identity != ledger.binding.identity:
             raise LedgerError("the store has begun another ledger meanwhile: start the gateway again")
-        if number <= noted_entry:
+        if entry_number <= noted_entry:
             return
         with self._store.transaction():
-            for entry in ledger.entries(noted_entry, number - noted_entry):
+            for entry in ledger.entries(noted_entry, entry_number - noted_entry):
                 shifts = ledger.shifts(entry.number).items()
                 released = [ReleasedTick(device, entry.stream, entry.last + shift) for device, shift in shifts]
                 self._releases.note(entry.number, released)
@@ -321,8 +321,9 @@ def open_releases(
 
 def _past(ledger: Ledger, streams: Iterable[Stream]) -> Past:
     """Read `Ledger.stream_past`, with classes of chains instead of JSON."""
-    rows, is_lost = ledger.stream_past(streams)
-    return Past(tuple(dict.fromkeys((chains, period) for text, period in rows for chains in classes_of(text))), is_lost)
+    dated_classes, is_lost = ledger.stream_past(streams)
+    classes = [(chains, period) for classes_json, period in dated_classes for chains in classes_of(classes_json)]
+    return Past(tuple(dict.fromkeys(classes)), is_lost)
 
 
 @contextmanager

@@ -43,9 +43,9 @@ from fugu.core.noise import discrete_laplace
 __all__ = [
     "UNOBSERVED",
     "Estimates",
-    "Part",
     "Query",
     "SymbolCounter",
+    "Tally",
     "add_noise",
     "estimate",
     "noise_variance",
@@ -117,7 +117,7 @@ class Query(NamedTuple):
         return self.definition.groups(self.states)
 
 
-class Part(NamedTuple):
+class Tally(NamedTuple):
     """Counts of symbols of one table.
 
     Attributes:
@@ -165,7 +165,7 @@ class SymbolCounter:
     """Counts the symbols of a query's window, some devices at a time."""
 
     query: Query
-    _parts: dict[NoiseTable, Part] = field(default_factory=dict, init=False)
+    _parts: dict[NoiseTable, Tally] = field(default_factory=dict, init=False)
 
     def add(self, symbols: Ints, table: NoiseTable) -> None:
         """Count the symbols of n consecutive ticks (..., n), a line for each device; -1 is a tick without a symbol.
@@ -180,10 +180,10 @@ class SymbolCounter:
         has_pair = has_symbol[..., 1:] & has_symbol[..., :-1]
         counts = self._counts(symbols, has_symbol, has_pair, table)
         _, ticks, steps, total = self._parts.get(table, (table, 0, 0, np.zeros_like(counts)))
-        self._parts[table] = Part(table, ticks + int(has_symbol.sum()), steps + int(has_pair.sum()), total + counts)
+        self._parts[table] = Tally(table, ticks + int(has_symbol.sum()), steps + int(has_pair.sum()), total + counts)
 
     def _counts(self, symbols: Ints, has_symbol: Bools, has_pair: Bools, table: NoiseTable) -> Ints:
-        """The counts that the query needs, of symbols or pairs: (1,), (m,) or (m, m) as in `Part`."""
+        """The counts that the query needs, of symbols or pairs: (1,), (m,) or (m, m) as in `Tally`."""
         m = table.symbols
         if self.query.definition.pairs:
             inversion(table)
@@ -195,17 +195,17 @@ class SymbolCounter:
         return np.array([histogram[rule.symbols].sum()])
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Tally, ...]:
         """The counts so far, a part for each table."""
         return tuple(self._parts.values())
 
 
-def sensitivity(parts: Iterable[Part]) -> int:
+def sensitivity(parts: Iterable[Tally]) -> int:
     """The most that counts change with one symbol, in L1; a symbol is in one of the parts. 1 without parts."""
     return max((4 if part.counts.ndim == 2 else min(len(part.counts), 2) for part in parts), default=1)
 
 
-def add_noise(parts: tuple[Part, ...], scale: Fraction, draw: Callable[[int], int]) -> tuple[Part, ...]:
+def add_noise(parts: tuple[Tally, ...], scale: Fraction, draw: Callable[[int], int]) -> tuple[Tally, ...]:
     """Add independent discrete Laplace noise to every count; draw(below) is uniform in range(below)."""
     sizes = scale.numerator, scale.denominator
     noisy_parts = []
@@ -215,7 +215,7 @@ def add_noise(parts: tuple[Part, ...], scale: Fraction, draw: Callable[[int], in
     return tuple(noisy_parts)
 
 
-def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence: float = 0.95) -> Estimates:
+def estimate(query: Query, parts: tuple[Tally, ...], scale: Fraction, confidence: float = 0.95) -> Estimates:
     """Estimate a query's values with standard errors and intervals, from noisy counts and the scale of their noise.
 
     Raises FuguError if there are no symbols (no pairs of consecutive ones, for a dwell time).
@@ -236,14 +236,14 @@ class Weights(NamedTuple):
     """Weights of a query's n values, for a table of m symbols and k states.
 
     Attributes:
-        rows: (n, m) the amount that each symbol adds to each value.
+        amounts: (n, m) the amount that each symbol adds to each value.
         counts: how many counts get noise: 1 if one count is enough, else m.
         steps: (n,) the largest amount that a single noise of 1 adds.
         noise: (n,) the variance that noise of variance 1 on each count adds.
         spread: (n, k) the variance of the amount that a tick in each state adds.
     """
 
-    rows: Floats
+    amounts: Floats
     counts: int
     steps: Floats
     noise: Floats
@@ -254,24 +254,24 @@ class Weights(NamedTuple):
 def weights_of(query: Query, table: NoiseTable) -> Weights:
     """The weights of a query for a table. Raises FuguError if the table has no inverse."""
     emission, inverse = inversion(table)
-    rows = noises = inverse
+    amounts = noises = inverse
     if not query.definition.each:
         rule = two_valued_weights(table, query.states)
-        rows = noises = inverse[list(query.states)].sum(axis=0, keepdims=True)
+        amounts = noises = inverse[list(query.states)].sum(axis=0, keepdims=True)
         noises = noises if rule is None else np.array([[rule.a]])
-    spread = np.maximum(rows**2 @ emission.T - (rows @ emission.T) ** 2, 0.0)
-    return Weights(rows, noises.shape[1], np.abs(noises).max(axis=1), (noises**2).sum(axis=1), spread)
+    spread = np.maximum(amounts**2 @ emission.T - (amounts @ emission.T) ** 2, 0.0)
+    return Weights(amounts, noises.shape[1], np.abs(noises).max(axis=1), (noises**2).sum(axis=1), spread)
 
 
-def values_of(query: Query, part: Part) -> Floats:
+def values_of(query: Query, part: Tally) -> Floats:
     """Unbiased estimates (n,) of how many ticks were in a query's states, from counts of symbols."""
     rule = two_valued_weights(part.table, query.states) if len(part.counts) == 1 else None
     if rule is None:
-        return weights_of(query, part.table).rows @ part.counts
+        return weights_of(query, part.table).amounts @ part.counts
     return np.asarray(rule.a * part.counts + rule.b * part.ticks)
 
 
-def _table_values(query: Query, part: Part, scale: Fraction) -> tuple[Floats, Floats]:
+def _table_values(query: Query, part: Tally, scale: Fraction) -> tuple[Floats, Floats]:
     """The values (n,) of one table's counts, and estimates (n,) of their variances."""
     *_, noise, spread = weights_of(query, part.table)
     noise, values = noise_variance(scale) * noise, values_of(query, part)
@@ -284,7 +284,7 @@ def _table_values(query: Query, part: Part, scale: Fraction) -> tuple[Floats, Fl
 
 
 def _interval_ends(
-    query: Query, parts: tuple[Part, ...], scale: Fraction, values: Floats, confidence: float
+    query: Query, parts: tuple[Tally, ...], scale: Fraction, values: Floats, confidence: float
 ) -> tuple[Floats, Floats]:
     """The ends (n,) of the intervals: the least and the largest true counts that the values do not contradict."""
     interval_ends, ticks = [], float(sum(part.ticks for part in parts))
@@ -298,7 +298,7 @@ def _interval_ends(
 
 
 def _worst_error(
-    query: Query, index: int, states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, confidence: float
+    query: Query, index: int, states: tuple[int, ...], parts: tuple[Tally, ...], scale: Fraction, confidence: float
 ) -> Callable[[float], float]:
     """Return a function from the number of ticks in the states at `index` to the largest error of their value.
 
@@ -338,7 +338,7 @@ def _plausible_counts(counts: Floats, total: int) -> Floats:
     return np.asarray(clipped * (total / clipped.sum()) if clipped.sum() > 0.0 else clipped, dtype=np.float64)
 
 
-def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, confidence: float) -> Estimates:
+def dwell(states: tuple[int, ...], parts: tuple[Tally, ...], scale: Fraction, confidence: float) -> Estimates:
     """Estimate how many ticks a stay in the set lasts: at least 1, and at most the number of pairs of ticks.
 
     The pairs' matrix of counts is inverted on both sides, R Y R'. The time is the number of pairs that begin in the set
@@ -351,11 +351,14 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
     if steps == 0:
         raise FuguError("no two consecutive ticks of the window have symbols")
     weights = [_pair_weights(states, part.table) for part in parts]
-    pair_counts = [[(row * part.counts).sum() for row in pair] for pair, part in zip(weights, parts, strict=True)]
+    pair_counts = [
+        [(pair_weights * part.counts).sum() for pair_weights in table_weights]
+        for table_weights, part in zip(weights, parts, strict=True)
+    ]
     begin_count, leave_count = map(float, np.sum(pair_counts, axis=0))
     positive_count = min(max(begin_count, 1.0), float(steps))
     leave_rate = min(max(leave_count, 1.0) / positive_count, 1.0)
-    value = 1.0 / leave_rate
+    dwell_time = 1.0 / leave_rate
 
     def error_of(probability: float) -> tuple[float, float]:
         """The standard error of "leave - p begin", and the largest weight of a single noise in it."""
@@ -375,14 +378,14 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
         error, step = error_of(probability)
         return abs(leave_count - probability * begin_count) <= quantile(confidence) * error + step
 
-    standard_error = error_of(leave_rate)[0] / positive_count * value**2
+    standard_error = error_of(leave_rate)[0] / positive_count * dwell_time**2
     grid = np.geomspace(1.0 / steps, 1.0, _GRID).tolist()
-    low, high = value, float(steps)
+    low, high = dwell_time, float(steps)
     if possible := [index for index, probability in enumerate(grid) if is_possible(probability)]:
         low = 1.0 / grid[min(possible[-1] + 1, _GRID - 1)]
         high = high if is_possible(0.0) else 1.0 / grid[max(possible[0] - 1, 0)]
-    ends = min(low, value), max(high, value)
-    return Estimates(*(np.array([column]) for column in (value, standard_error, *ends)))
+    ends = min(low, dwell_time), max(high, dwell_time)
+    return Estimates(*(np.array([column]) for column in (dwell_time, standard_error, *ends)))
 
 
 def _pair_weights(states: tuple[int, ...], table: NoiseTable) -> tuple[Floats, Floats]:

@@ -110,7 +110,7 @@ class SumReleases:
 
     def _audiences_of(self, group: GroupDocument) -> list[str]:
         """The names of audiences that are configured to be told a group's sums."""
-        return [name for name, terms in self._audiences.items() if terms is None or group.name in terms.sums]
+        return [audience for audience, terms in self._audiences.items() if terms is None or group.name in terms.sums]
 
     def _sum_releases(self, window: SumWindow) -> tuple[list[list[_SumRelease]], dict[str, str]]:
         """The releases of a window to each audience that may be told, and the reasons why other audiences may not."""

@@ -102,9 +102,9 @@ class LedgerRows:
     def entries(self) -> Iterator[dict[str, Any]]:
         """The entries, oldest first, as mappings from column to value."""
         query = f"SELECT {', '.join(_ENTRY)} FROM intact_entries WHERE number>? ORDER BY number LIMIT ?"
-        after = -1
-        while page := self._db.execute(query, (after, _PAGE)).fetchall():
-            after = page[-1][0]
+        last_number = -1
+        while page := self._db.execute(query, (last_number, _PAGE)).fetchall():
+            last_number = page[-1][0]
             yield from (dict(zip(_ENTRY, row, strict=True)) for row in page)
 
     def newest_entries(self, audience: str | None, below: int, limit: int) -> list[tuple[Any, ...]]:
@@ -120,8 +120,8 @@ class LedgerRows:
     def group(self, number: int) -> tuple[int, str, int]:
         """The number of devices of a group, the first of their names, and the largest charge; 0 and '' if unknown."""
         query = "SELECT count(*), coalesce(min(device), ''), coalesce(max(charge), 0) FROM members WHERE in_group=?"
-        devices, name, charge = self._db.execute(query, (number,)).fetchone()
-        return int(devices), str(name), int(charge)
+        devices, first_device, charge = self._db.execute(query, (number,)).fetchone()
+        return int(devices), str(first_device), int(charge)
 
     def audiences(self) -> list[str]:
         """The audiences that have an account."""

@@ -87,7 +87,7 @@ def mechanism_notes(jobs: Iterable[Job]) -> dict[str, str]:
     """Describe each release with mechanism "auto", by name: the mechanism chosen, and the noise of each."""
     comparisons = {}
     for job in jobs:
-        scales = [f"{1.0 / nats(allowance):.4g} by {name}" for name, allowance in job.compared if allowance]
+        scales = [f"{1.0 / nats(allowance):.4g} by {mechanism}" for mechanism, allowance in job.compared if allowance]
         if len(scales) > 1:
             needs = f"a count of the device's own needs noise of scale {', '.join(scales)}"
             comparisons[job.plan.name] = f"mechanism {job.question.mechanism}: {needs}"
@@ -116,16 +116,16 @@ def worth_of(job: Job, kinds: Counter[_DeviceKind], budget: int, length: int) ->
     variances, doubled_variances = np.zeros(len(query.groups)), np.zeros(len(query.groups))
     alone_ticks, beside_ticks = Counter[NoiseTable](), Counter[NoiseTable]()  # with symbols only, and windows, too
     try:
-        for kind, count in kinds.items():
+        for kind, device_count in kinds.items():
             windows = _window_variances(job, kind, length)
             symbols = None if kind.table is None else symbols_variances(query, {kind.table: length}, None)
             if windows is not None and (symbols is None or (source == "best" and windows.sum() <= symbols.sum())):
-                variances += count * windows
+                variances += device_count * windows
             elif kind.table is not None and windows is not None and source == "both":
-                doubled_variances += count * windows
-                beside_ticks[kind.table] += count * length
+                doubled_variances += device_count * windows
+                beside_ticks[kind.table] += device_count * length
             elif kind.table is not None:
-                alone_ticks[kind.table] += count * length
+                alone_ticks[kind.table] += device_count * length
         scale = _noise_scale(job, alone_ticks.keys() | beside_ticks.keys(), budget, length)
         variances += symbols_variances(query, alone_ticks, scale)
         if beside_ticks:
@@ -191,9 +191,9 @@ def _count_moments(chain: MarkovChain, states: tuple[int, ...], length: int) -> 
     return length * share, max(length * share * (1.0 - share) + 2.0 * float((pi * inside) @ sums), 0.0)
 
 
-def _tick_text(number: float) -> str:
+def _tick_text(ticks: float) -> str:
     """A number of ticks as text, with three digits or more."""
-    return f"{number:,.0f}" if number >= 100.0 else f"{number:.3g}"
+    return f"{ticks:,.0f}" if ticks >= 100.0 else f"{ticks:.3g}"
 
 
 def _useful_alternatives(job: Job, kinds: Counter[_DeviceKind], budget: int) -> str:

@@ -122,15 +122,15 @@ class _Powers:
     def bound(self, t: int, rounds_up: int) -> int:
         """The ratio after t steps in units of 2^-192, rounded up if `rounds_up` is 1, down if it is 0."""
         if (t, rounds_up) not in self._bounds:
-            value = self._start[rounds_up]
+            ratio = self._start[rounds_up]
             for level in range(t.bit_length()):
                 if level == len(self._squares):
                     self._squares.append(self._square(*self._squares[-1]))
                 (a, b, _, _), (_, _, c, d) = self._squares[level][rounds_up], self._squares[level][1 - rounds_up]
                 if t >> level & 1:
-                    numerator, denominator = a * value + (b << BITS), c * value + (d << BITS)
-                    value = -(-numerator * ONE // denominator) if rounds_up else numerator * ONE // denominator
-            self._bounds[t, rounds_up] = int(value)
+                    numerator, denominator = a * ratio + (b << BITS), c * ratio + (d << BITS)
+                    ratio = -(-numerator * ONE // denominator) if rounds_up else numerator * ONE // denominator
+            self._bounds[t, rounds_up] = int(ratio)
         return self._bounds[t, rounds_up]
 
     @staticmethod

@@ -48,14 +48,14 @@ def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -
     windows = policy.get("windows") or policy.get("sums")
     outputs = [name for name, is_present in (("symbols", policy.get("table")), ("windows", windows)) if is_present]
     chains, rate, all_ratios = policy["chains"], window_rate(policy), tick_ratios(policy)
-    names = (policy["stream"], f"{policy['device']}/{policy['stream']}")
+    own_names = (policy["stream"], f"{policy['device']}/{policy['stream']}")
     streams = chains.get("streams", ())
-    rates = [stream["rate"] for stream in streams if stream["name"] in names]
+    rates = [stream["rate"] for stream in streams if stream["name"] in own_names]
     promises = [(" and ".join(outputs), policy["guarantee"], chains, all_ratios)]
     if len(outputs) == 2:  # the other streams of joint chains keep their full rates
         window_chains = {
             **chains,
-            "streams": [{**stream, "rate": rate} if stream["name"] in names else stream for stream in streams],
+            "streams": [{**stream, "rate": rate} if stream["name"] in own_names else stream for stream in streams],
         }
         promises.append(("windows alone", policy["windows_guarantee"], window_chains, (exp_up(rate),) * 2))
     claims = []
@@ -91,14 +91,14 @@ def _stretch_loss(
     return Fraction(tick_loss + (stretch_ticks - 1) * rate)
 
 
-def _claim(name: str, limit: float, adversary: str, loss: Callable[[], Fraction], *, is_sharp: bool = True) -> Claim:
+def _claim(output: str, limit: float, adversary: str, loss: Callable[[], Fraction], *, is_sharp: bool = True) -> Claim:
     try:
         true_loss = loss()
     except NotRecomputed as error:
-        return Claim(name, Fraction(limit), adversary, None, str(error))
+        return Claim(output, Fraction(limit), adversary, None, str(error))
     if true_loss > limit and not is_sharp:
-        return Claim(name, Fraction(limit), adversary, None, f"only that it is at most {float(true_loss):.6g}")
-    return Claim(name, Fraction(limit), adversary, true_loss)
+        return Claim(output, Fraction(limit), adversary, None, f"only that it is at most {float(true_loss):.6g}")
+    return Claim(output, Fraction(limit), adversary, true_loss)
 
 
 def _all_points(policy: Mapping[str, Any], all_points: PointsLoss | None) -> Fraction:
@@ -111,9 +111,9 @@ def tick_ratios(policy: Mapping[str, Any]) -> Ratios:
     """The maximum over z of B[x][z] / B[x'][z], B from cumulative thresholds, times e^rate of the windows."""
     window_ratio = exp_up(window_rate(policy))
     table = policy.get("table") or {"rows": [[], []]}  # windows alone
-    rows = [[b - a for a, b in pairwise([0, *row, 1 << 32])] for row in table["rows"]]
-    ratios = [[window_ratio * max(Fraction(a, b) for a, b in zip(x, y, strict=True)) for y in rows] for x in rows]
-    return (ratios[0][1], ratios[1][0]) if len(rows) == 2 else (max(map(max, ratios)),) * 2
+    weights = [[b - a for a, b in pairwise([0, *row, 1 << 32])] for row in table["rows"]]
+    ratios = [[window_ratio * max(Fraction(a, b) for a, b in zip(x, y, strict=True)) for y in weights] for x in weights]
+    return (ratios[0][1], ratios[1][0]) if len(weights) == 2 else (max(map(max, ratios)),) * 2
 
 
 def window_rate(policy: Mapping[str, Any]) -> Fraction:

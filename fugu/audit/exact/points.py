@@ -30,10 +30,10 @@ def point_losses(policy: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
     """
     graph, states = joined_states(policy), set(range(len(policy["coordinates"])))
     alike_ratio = possible_ratio = Fraction(1)
-    for text in (policy["fallback"], *policy.get("tables", ())):
-        *_, set_bits, _first, _until, kind, body = msgpack.unpackb(base64.b64decode(text)[1:], raw=False)
+    for table_text in (policy["fallback"], *policy.get("tables", ())):
+        *_, set_bits, _first, _until, kind, table_body = msgpack.unpackb(base64.b64decode(table_text)[1:], raw=False)
         possible = _states_of_set(set_bits) or states
-        ratio = (_staircase_ratio if kind else _table_ratio)(policy["coordinates"], body)
+        ratio = (_staircase_ratio if kind else _table_ratio)(policy["coordinates"], table_body)
         possible_ratio = max([possible_ratio, *(ratio(x, y) for x in possible for y in possible if x < y)])
         for x in states:
             other_states = possible - {x}
@@ -51,9 +51,9 @@ def _states_of_set(bits: bytes) -> set[int]:
 
 def _table_ratio(_coordinates: list[Any], body: list[Any]) -> Ratio:
     """The ratio of a table: the maximum over z of W[x][z] / W[y][z] or its inverse, W from cumulative thresholds."""
-    points, count, packed = body
-    size = 4 * (len(points) - 1)
-    rows = [[packed[i * size + j : i * size + j + 4] for j in range(0, size, 4)] for i in range(count)]
+    points, row_count, packed = body
+    width = 4 * (len(points) - 1)
+    rows = [[packed[i * width + j : i * width + j + 4] for j in range(0, width, 4)] for i in range(row_count)]
     weights = [[b - a for a, b in pairwise([0, *(int.from_bytes(t, "big") for t in row), 1 << 32])] for row in rows]
 
     return lambda x, y: max(Fraction(max(pair), min(pair)) for pair in zip(weights[x], weights[y], strict=True))
@@ -66,7 +66,7 @@ def _staircase_ratio(coordinates: list[Any], body: list[Any]) -> Ratio:
     nearest = [min((sum(v * v for v in _minus(x, coordinates[k])), k) for k in likely_states)[1] for x in coordinates]
 
     centres = [coordinates[k] for k in nearest]
-    power = cache(lambda v: Fraction(r, p) ** max(-(-top // low) for top, low in _gauges(corners, v)))
+    power = cache(lambda v: Fraction(r, p) ** max(-(-top // bottom) for top, bottom in _gauges(corners, v)))
     return lambda x, y: power(_minus(centres[x], centres[y]))
 
 
@@ -88,16 +88,16 @@ def _gauges(corners: list[Any], v: tuple[int, ...]) -> list[tuple[int, int]]:
 
 def joined_states(policy: Mapping[str, Any]) -> list[set[int]]:
     """For each state, the states that the policy graph joins to it."""
-    ((kind, value),) = policy["graph"].items()
+    ((kind, definition),) = policy["graph"].items()
     coordinates, states = policy["coordinates"], range(len(policy["coordinates"]))
     transitions = (policy["transition"], *(change["transition"] for change in policy.get("changes", ())))
     successor_sets = [{(policy.get("shows") or states)[y] for y, _ in row} for rows in transitions for row in rows]
     joins: dict[str, Callable[[int, int], bool]] = {
         "complete": lambda x, y: True,
-        "categories": lambda x, y: value[x] == value[y],
-        "radius": lambda x, y: sum(v * v for v in _minus(coordinates[x], coordinates[y])) <= Fraction(value) ** 2,
+        "categories": lambda x, y: definition[x] == definition[y],
+        "radius": lambda x, y: sum(v * v for v in _minus(coordinates[x], coordinates[y])) <= Fraction(definition) ** 2,
         "transition": lambda x, y: any(x in successors and y in successors for successors in successor_sets),
-        "edges": lambda x, y: [x, y] in value or [y, x] in value,
+        "edges": lambda x, y: [x, y] in definition or [y, x] in definition,
     }
     return [{y for y in states if y != x and joins[kind](x, y)} for x in states]
 

@@ -16,7 +16,7 @@ from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.entries import canonical_bytes, digest, inputs_digest
 from gateway.releases.inputs import canonical_table, table_of
 from gateway.releases.ledger import Ledger
-from gateway.releases.statistics import Part
+from gateway.releases.statistics import Tally
 from gateway.store.engine import LedgerError
 from tests.support.ledgers import inputs_of
 from tests.support.release_scenes import Bench, scheduled
@@ -226,7 +226,7 @@ def test_a_charge_that_is_not_that_of_the_noise_is_found(
     assert ", and its noise 0.0" in line
 
 
-def forgotten(parts: tuple[Part, ...], _: Fraction, __: Callable[[int], int]) -> tuple[Part, ...]:
+def forgotten(parts: tuple[Tally, ...], _: Fraction, __: Callable[[int], int]) -> tuple[Tally, ...]:
     return parts
 
 

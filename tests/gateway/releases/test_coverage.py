@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.releases.inputs import answer, symbols_addend
-from gateway.releases.statistics import Part, Query, SymbolCounter, estimate, inversion
+from gateway.releases.statistics import Query, SymbolCounter, Tally, estimate, inversion
 
 COUNT = Query("count", (1,))
 UNLIKE = NoiseTable(rows=((SCALE // 2, SCALE // 4 * 3), (SCALE // 8, SCALE // 4 * 3), (SCALE // 8, SCALE // 4)))
@@ -65,7 +65,7 @@ def test_an_interval_of_a_count_covers_as_often_as_it_says(
     for ticks in (1, 3, 10, 60):
         intervals = []
         for count in range(-reach, ticks + reach + 1):
-            part = Part(table, ticks, ticks - 1, np.array([count]))
+            part = Tally(table, ticks, ticks - 1, np.array([count]))
             alone = estimate(COUNT, (part,), scale, confidence)
             added = answer(COUNT, symbols_addend(COUNT, (part,), scale), confidence)
             share = estimate(Query("frequency", (1,)), (part,), scale, confidence)
@@ -88,7 +88,7 @@ def test_an_interval_of_two_tables_covers_as_often_as_it_says() -> None:
     counts = [range(-reach, n + reach + 1) for n in ticks]
     intervals = []
     for pair in itertools.product(*counts):
-        parts = tuple(Part(*of, 0, np.array([count])) for *of, count in zip(tables, ticks, pair, strict=True))
+        parts = tuple(Tally(*of, 0, np.array([count])) for *of, count in zip(tables, ticks, pair, strict=True))
         answer = estimate(COUNT, parts, scale)
         intervals.append((*answer.low, *answer.high))
     low, high = (column.reshape([len(count) for count in counts]) for column in np.array(intervals).T)
@@ -116,7 +116,7 @@ def test_every_bin_of_a_histogram_covers_as_often_as_it_says(table: NoiseTable) 
             distribution[total] = distribution.get(total, 0.0) + p * math.prod(noise[reach + n] for n in shifts)
     held, mean, truth = np.zeros(3), np.zeros(3), np.bincount(states, minlength=3)
     for total, p in distribution.items():
-        answer = estimate(query, (Part(table, len(states), 0, np.array(total)),), scale, 0.9)
+        answer = estimate(query, (Tally(table, len(states), 0, np.array(total)),), scale, 0.9)
         mean += p * answer.values
         held += p * ((answer.low <= truth) & (truth <= answer.high))
     assert held.min() >= 0.9
@@ -126,8 +126,8 @@ def test_every_bin_of_a_histogram_covers_as_often_as_it_says(table: NoiseTable) 
 def test_an_interval_is_no_wider_than_its_errors_ask_for() -> None:
     """Not so wide that it says nothing: asymmetric tables have narrow intervals where errors are rare."""
     table = binary(0.01, 0.4)
-    (few,) = (estimate(COUNT, (Part(table, 1000, 999, np.array([10])),), Fraction(1, 2)),)
-    many = estimate(COUNT, (Part(table, 1000, 999, np.array([500])),), Fraction(1, 2))
+    (few,) = (estimate(COUNT, (Tally(table, 1000, 999, np.array([10])),), Fraction(1, 2)),)
+    many = estimate(COUNT, (Tally(table, 1000, 999, np.array([500])),), Fraction(1, 2))
     assert few.high[0] - few.low[0] < 45.0 < 80.0 < many.high[0] - many.low[0] < 130.0
     assert few.low[0] == min(few.values[0], 0.0)
 
@@ -148,7 +148,7 @@ def test_an_interval_of_a_dwell_time_covers_as_often_as_it_says(states: str, rho
         chances[counts] += math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
     held = 0.0
     for (ticks, steps, *counts), chance in chances.items():
-        answer = estimate(query, (Part(table, ticks, steps, np.array(counts).reshape(2, 2)),), scale)
+        answer = estimate(query, (Tally(table, ticks, steps, np.array(counts).reshape(2, 2)),), scale)
         held += chance * (answer.low[0] <= truth <= answer.high[0])
     assert held >= 0.95
 

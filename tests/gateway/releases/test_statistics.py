@@ -16,9 +16,9 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.core.noise import discrete_laplace
 from gateway.releases.allowance import FALSE_ALARMS, log_chance, noise_problems
 from gateway.releases.statistics import (
-    Part,
     Query,
     SymbolCounter,
+    Tally,
     add_noise,
     estimate,
     inversion,
@@ -106,21 +106,21 @@ def test_what_cannot_be_answered_is_refused_in_one_line() -> None:
             SymbolCounter(query).add(np.array([0, 1]), table)
         assert "\n" not in str(refused.value)
     with pytest.raises(FuguError, match="no tick of the window has a symbol"):
-        estimate(Query("count", (1,)), (Part(BINARY, 0, 0, np.array([3])),), Fraction(5))
+        estimate(Query("count", (1,)), (Tally(BINARY, 0, 0, np.array([3])),), Fraction(5))
     with pytest.raises(FuguError, match="no two consecutive ticks"):
-        estimate(Query("dwell", (1,)), (Part(BINARY, 9, 0, np.zeros((2, 2), dtype=np.int64)),), Fraction(5))
+        estimate(Query("dwell", (1,)), (Tally(BINARY, 9, 0, np.zeros((2, 2), dtype=np.int64)),), Fraction(5))
 
 
 def test_a_dwell_time_that_is_lost_in_noise_has_an_interval_that_says_so() -> None:
     counts = np.array([[900, -40], [-30, 60]])
-    answer = estimate(Query("dwell", (1,)), (Part(BINARY, 1000, 999, counts),), Fraction(50))
+    answer = estimate(Query("dwell", (1,)), (Tally(BINARY, 1000, 999, counts),), Fraction(50))
     assert answer.low[0] >= 1.0
     assert answer.low[0] <= answer.values[0] <= answer.high[0] == 999.0
 
 
 def test_noise_is_on_every_whole_number_and_has_the_distribution_it_should() -> None:
     scale, draws = Fraction(7, 2), random.Random(1)
-    part = Part(BINARY, 0, 0, np.zeros(20_000, dtype=np.int64))
+    part = Tally(BINARY, 0, 0, np.zeros(20_000, dtype=np.int64))
     (changed,) = add_noise((part,), scale, draws.randrange)
     ratio = math.exp(-2 / 7)
     assert changed.counts.var() == pytest.approx(noise_variance(scale), rel=0.05)

@@ -20,7 +20,7 @@ from gateway.releases.charges import nats
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.setup import release_now
-from gateway.releases.statistics import Part, Query, estimate, noise_variance
+from gateway.releases.statistics import Query, Tally, estimate, noise_variance
 from gateway.releases.worth import Worth, kinds_of, not_useful, worth_of
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.scenes import TERNARY, Scene, catalogue, frames, policy, write_policies
@@ -68,7 +68,7 @@ def test_the_error_is_that_of_what_is_released(tmp_path: Path, mechanism: str) -
     """Of a table that is wrong as often in each state it does not depend on the states."""
     worth, _, _ = judged(tmp_path, policy(1, chains=NARROW, table=TABLE), mechanism=mechanism, length=400)
     scale = {"chain": Fraction("2.657798"), "mqm-exact": Fraction("10.26905")}[mechanism]
-    answer = estimate(Query("count", (1,)), (Part(TABLE, 400, 399, np.array([90])),), scale)
+    answer = estimate(Query("count", (1,)), (Tally(TABLE, 400, 399, np.array([90])),), scale)
     assert worth.error == pytest.approx(answer.standard_errors[0], rel=1e-5)
 
 
@@ -84,7 +84,7 @@ def test_both_sources_and_several_devices_add_up(tmp_path: Path) -> None:
     windows, symbols = np.sqrt(2.0 * noise_variance(Fraction(8))), errors["symbols", 1, "watch"]
     assert errors["best", 1, "watch"] == symbols, "which are better without noise"
     assert errors["both", 1, "watch"] == pytest.approx(1.0 / np.hypot(1.0 / windows, 1.0 / symbols))
-    of_both = estimate(Query("count", (1,)), (Part(TABLE, 40, 39, np.array([9])),), Fraction(30)).standard_errors[0]
+    of_both = estimate(Query("count", (1,)), (Tally(TABLE, 40, 39, np.array([9])),), Fraction(30)).standard_errors[0]
     assert errors["symbols", 2, "watch"] == pytest.approx(of_both), "noise is added once"
     assert errors["both", 2, "watch"] == pytest.approx(np.hypot(errors["both", 1, "watch"], symbols))
 

@@ -43,11 +43,11 @@ def apply(function: Callable[..., int], *matrices: Rows) -> Matrix:
     return [[function(*v) if x != y else ONE for y, v in enumerate(zip(*row, strict=True))] for x, row in rows]
 
 
-def product(*values: int) -> int:
+def product(*factors: int) -> int:
     """The product of ratios, rounded up, and at most LIMIT."""
     ratio = ONE
-    for value in values:
-        ratio = min(-(-ratio * value >> BITS), LIMIT)
+    for factor in factors:
+        ratio = min(-(-ratio * factor >> BITS), LIMIT)
     return ratio
 
 
@@ -104,13 +104,13 @@ class Kernel:
 
     def soft_steps(self) -> list[tuple[int, int, int, int, int]]:
         """List x, y, a, b and the root of K[x][a] K[y][b] / (K[x][b] K[y][a]), where it is above 1."""
-        pairs = [(x, y) for x in self.states for y in self.states if x != y]
+        state_pairs = [(x, y) for x in self.states for y in self.states if x != y]
         steps = []
-        for x, y, a, b in ((x, y, a, b) for x, y in pairs if x > y for a, b in pairs):
-            high = self.upper[x][a] * self.upper[y][b]
-            low = max(self.upper[x][b] - 1, 0) * max(self.upper[y][a] - 1, 0)
-            if high > low:
-                steps.append((x, y, a, b, sqrt_of(-(-high * ONE // low)) if low else LIMIT))
+        for x, y, a, b in ((x, y, a, b) for x, y in state_pairs if x > y for a, b in state_pairs):
+            numerator = self.upper[x][a] * self.upper[y][b]
+            denominator = max(self.upper[x][b] - 1, 0) * max(self.upper[y][a] - 1, 0)
+            if numerator > denominator:
+                steps.append((x, y, a, b, sqrt_of(-(-numerator * ONE // denominator)) if denominator else LIMIT))
         return steps
 
 
@@ -118,8 +118,8 @@ def soft_step(odds: Sequence[tuple[int, int, int, int, int]], caps: Matrix) -> M
     """One tick more for an adversary with any evidence on single states: at worst two columns are weighted."""
     ratios = apply(lambda _: ONE, caps)
     for x, y, a, b, root in odds:
-        for row, column, high in ((x, y, sqrt_of(caps[a][b])), (y, x, sqrt_of(caps[b][a]))):
-            ratio = -(-(root * high + ONE * ONE) // (root + high)) if root < LIMIT else high
+        for row, column, cap_root in ((x, y, sqrt_of(caps[a][b])), (y, x, sqrt_of(caps[b][a]))):
+            ratio = -(-(root * cap_root + ONE * ONE) // (root + cap_root)) if root < LIMIT else cap_root
             ratios[row][column] = max(ratios[row][column], product(ratio, ratio))
     return ratios
 
@@ -138,9 +138,9 @@ def _binary_step(kernel: Kernel, caps: Matrix, prior: Matrix) -> Matrix:
     return ratios
 
 
-def _matmul(rows: Rows, other: Rows) -> Matrix:
-    columns = transpose(other)
-    return [[-(-sum(map(mul, row, column)) >> BITS) for column in columns] for row in rows]
+def _matmul(matrix: Rows, other_matrix: Rows) -> Matrix:
+    columns = transpose(other_matrix)
+    return [[-(-sum(map(mul, row, column)) >> BITS) for column in columns] for row in matrix]
 
 
 def _ratios(distributions: Rows, error: int) -> Matrix:
@@ -245,16 +245,16 @@ def smaller_loss(chain: Rows, tick_ratio: Fraction, loss: Callable[[], Fraction]
 def stationary(chain: Rows) -> list[Fraction]:
     """The stationary distribution p = p P, by elimination; the last equation says that it sums to 1."""
     k = len(chain)
-    rows = [[Fraction(chain[y][x]) - (x == y) for y in range(k)] + [Fraction(0)] for x in range(k - 1)]
-    rows.append([Fraction(1)] * (k + 1))
+    equations = [[Fraction(chain[y][x]) - (x == y) for y in range(k)] + [Fraction(0)] for x in range(k - 1)]
+    equations.append([Fraction(1)] * (k + 1))
     for i in range(k):
-        rows[i:] = sorted(rows[i:], key=lambda row: row[i] == 0)
-        if not rows[i][i]:
+        equations[i:] = sorted(equations[i:], key=lambda equation: equation[i] == 0)
+        if not equations[i][i]:
             raise NotRecomputed("a chain with more than one stationary distribution")
-        rows[i] = [value / rows[i][i] for value in rows[i]]
+        equations[i] = [value / equations[i][i] for value in equations[i]]
         for j in {*range(k)} - {i}:
-            rows[j] = [a - rows[j][i] * b for a, b in zip(rows[j], rows[i], strict=True)]
-    return [row[k] for row in rows]
+            equations[j] = [a - equations[j][i] * b for a, b in zip(equations[j], equations[i], strict=True)]
+    return [equation[k] for equation in equations]
 
 
 def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None) -> Fraction:
@@ -270,7 +270,7 @@ def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None) -> Fr
     if len(recurrent) < len(distribution):  # a chain that has run for ever is in a recurrent state
         if start is not None:
             raise NotRecomputed("a start in states that are never returned to")
-        inner_chain, inner_tick = ([[rows[x][y] for y in recurrent] for x in recurrent] for rows in (future, tick))
+        inner_chain, inner_tick = ([[matrix[x][y] for y in recurrent] for x in recurrent] for matrix in (future, tick))
         return known_loss(inner_chain, inner_tick, adversary)
     past = [[distribution[y] * future[y][x] / distribution[x] for y in recurrent] for x in recurrent]
     if start not in (None, "any"):  # the density relative to the stationary distribution, scaled to at most 1

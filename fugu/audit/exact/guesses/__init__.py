@@ -48,10 +48,10 @@ def guessed_ratio(
     inverse[target] = h
     amounts = [sum(map(mul, row, numerator)) for row in inverse]
     # h[a] < 0 is a gain as well: h[a] - 2 h[a]
-    pairs = [(a, b, limits[a][b] if a != b else 2.0) for a in states for b in states if limits[a][b] < infinity]
+    constraints = [(a, b, limits[a][b] if a != b else 2.0) for a in states for b in states if limits[a][b] < infinity]
     for _ in range(20 * len(numerator)):
         h = inverse[target]
-        gain, a, b, w = max((h[a] - w * h[b], a, b, w) for a, b, w in pairs)
+        gain, a, b, w = max((h[a] - w * h[b], a, b, w) for a, b, w in constraints)
         if gain <= _TINY * max(h):
             break
         direction = [row[a] - w * row[b] for row in inverse]
@@ -101,17 +101,17 @@ def _log_change(leakage: Matrix, other: Matrix) -> float:
 
 
 def useful_distances(
-    rows: Rows, ratio: Callable[[int], int], quilt: Callable[[int, Matrix, Matrix], Matrix], unit: int, infinity: int
+    kernel: Rows, ratio: Callable[[int], int], quilt: Callable[[int, Matrix, Matrix], Matrix], unit: int, infinity: int
 ) -> Iterable[int]:
-    """List the distances n at which a quilt gives some pair of states its least bound; `rows` are the kernel (k, k).
+    """List the distances n at which a quilt gives some pair of states its least bound; `kernel` are the kernel (k, k).
 
     `ratio(n)` is the largest likelihood ratio by the n - 1 nearest ticks. `quilt` bounds the leakage (k, k) from this
     ratio and from the ratios of known states n and n + 1 ticks away. `unit` and `infinity` encode the ratios 1 and oo.
     """
-    power, columns = rows, list(zip(*rows, strict=True))
+    power, columns = kernel, list(zip(*kernel, strict=True))
     near = _quotients(power, unit, infinity)
-    best: Matrix = [[infinity] * len(rows) for _ in rows]
-    best_n: Matrix = [[0] * len(rows) for _ in rows]
+    best: Matrix = [[infinity] * len(kernel) for _ in kernel]
+    best_n: Matrix = [[0] * len(kernel) for _ in kernel]
     for n in range(1, _MAX_DISTANCE):
         power = [[sum(map(mul, row, column)) for column in columns] for row in power]
         far, power_ratio = _quotients(power, unit, infinity), ratio(n)
