@@ -120,9 +120,9 @@ def window_error(scale: Fraction | float, length: int, largest_count: int | None
     ratio = math.exp(-decay)
     nonzero = 2.0 * ratio / (1.0 + ratio)
     cap = length if largest_count is None else largest_count
-    mean, share = (nonzero * math.expm1(-decay * limit) / math.expm1(-decay) for limit in (cap, length))
+    mean_error, share_error = (nonzero * math.expm1(-decay * limit) / math.expm1(-decay) for limit in (cap, length))
     reach = max(0, math.ceil(math.log(nonzero / (1.0 - _CONFIDENCE)) / decay - 1e-9)) if ratio > 0.0 else 0
-    return WindowAccuracy(mean, min(reach, cap), share / length, min(reach, length) / length)
+    return WindowAccuracy(mean_error, min(reach, cap), share_error / length, min(reach, length) / length)
 
 
 def error_of(window: Window, period_us: int | None) -> WindowAccuracy:

@@ -473,7 +473,7 @@ def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candid
 
     Without a wished error the limit is 5 %. If no candidate meets that, the one that beats guessing by most is first.
     """
-    eligible = [
+    eligible_rivals = [
         candidate
         for candidate in candidates
         if candidate.useful
@@ -482,10 +482,10 @@ def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candid
         and (question.want != "now" or candidate.answers == "now")
     ]
     limit = question.within or AIM
-    accurate = [candidate for candidate in eligible if candidate.expected_error <= limit]
+    accurate = [candidate for candidate in eligible_rivals if candidate.expected_error <= limit]
     if not accurate:
-        relative = sorted(eligible, key=lambda candidate: candidate.expected_error / candidate.guess_error)
-        return relative if question.within is None else []
+        ranked_rivals = sorted(eligible_rivals, key=lambda candidate: candidate.expected_error / candidate.guess_error)
+        return ranked_rivals if question.within is None else []
     safe = [candidate for candidate in accurate if candidate.expected_error <= _SAFE_SHARE * limit] or accurate
     first_length = min(candidate.window_ticks or 1 for candidate in safe)
     return sorted(

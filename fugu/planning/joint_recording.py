@@ -47,13 +47,13 @@ def joint_class(
     step_counts = np.array(model.counts, dtype=np.int64)
     if not is_known and model.order == 1 and model.chains is None:
         raise PlanningError(f"{model.refused}; --known takes the fitted chain as it is")
-    typical = matrix_rows(smooth_counts(step_counts) if model.order == 1 else smooth_pair_counts(step_counts))
+    typical_steps = matrix_rows(smooth_counts(step_counts) if model.order == 1 else smooth_pair_counts(step_counts))
     try:
-        odds = odds_ratio(typical if model.order == 1 else two_steps(typical, model.shows))
+        largest_odds = odds_ratio(typical_steps if model.order == 1 else two_steps(typical_steps, model.shows))
     except ValueError as error:
         raise PlanningError(f"no policy can declare such a joint chain: {error}") from None
     if not is_known and model.chains is not None:
-        odds = max(model.chains.odds_bound, odds)
+        largest_odds = max(model.chains.odds_bound, largest_odds)
 
     def class_of(rates: Sequence[float]) -> JointChains:
         try:
@@ -64,9 +64,9 @@ def joint_class(
                 ),
                 period_us=round(period_seconds * 1_000_000),
                 shows=model.shows,
-                odds_ratio=odds,
+                odds_ratio=largest_odds,
                 steps=model.order,
-                transition=typical,
+                transition=typical_steps,
             )
         except ValueError as error:
             problem = first_problem(error) if isinstance(error, ValidationError) else error

@@ -303,14 +303,14 @@ def make_measure_plan(
         fallback = some_noise
     except (TableError, GraphError) as error:
         refused = str(error)
-    worst = max((plan for plan in sets if plan.repeats), key=lambda plan: noise_error(plan.hull))
-    prior, prior_name = prior_within(distribution, distribution_name, worst)
+    worst_set = max((plan for plan in sets if plan.repeats), key=lambda plan: noise_error(plan.hull))
+    prior, prior_name = prior_within(distribution, distribution_name, worst_set)
     named, promised = None, 1
-    if worst.noise is not None:
-        named = float((prior[:, None] * emission(worst.noise, spec.values).probabilities).max(axis=0).sum())
+    if worst_set.noise is not None:
+        named = float((prior[:, None] * emission(worst_set.noise, spec.values).probabilities).max(axis=0).sum())
         promised = _promised_factor(spec, initial, sets)
     endless = constraints.start == len(constraints.all()) - 1 and not (spec.shows or spec.changes)
-    errors, reasons = assess(spec, worst, prior, endless=endless, quick=quick)
+    errors, reasons = assess(spec, worst_set, prior, endless=endless, quick=quick)
     if refused is not None:
         reasons["staircase"] = refused
         stream = StreamEpsilon(None, adversary, "", "no device can draw such noise")
@@ -322,7 +322,7 @@ def make_measure_plan(
         spec=spec,
         constraints=constraints,
         sets=sets,
-        worst=worst,
+        worst=worst_set,
         delta=delta_plan,
         prior=prior,
         prior_name=prior_name,

@@ -71,14 +71,14 @@ def strongest(attacks: Sequence[Attack]) -> Attack:
 
 def beyond_ceiling(attacks: Sequence[Attack]) -> tuple[str, ...]:
     """The reason why attacks on the third set refute a recommendation; empty if they do not."""
-    worst = strongest(attacks)
-    if worst.high <= worst.ceiling:
+    best_attack = strongest(attacks)
+    if best_attack.high <= best_attack.ceiling:
         return ()
-    verdict = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
+    verdict = "attackers are not" if best_attack.refutes else "the recording is too short to tell that attackers are"
     return (
-        f"on the third set {verdict} kept below their ceiling. {worst.attacker} is right "
-        f"{worst.success:.1%} of the time ({worst.low:.1%} to {worst.high:.1%}, and "
-        f"{worst.guess:.1%} without what is released); the ceiling is {worst.ceiling:.1%}",
+        f"on the third set {verdict} kept below their ceiling. {best_attack.attacker} is right "
+        f"{best_attack.success:.1%} of the time ({best_attack.low:.1%} to {best_attack.high:.1%}, and "
+        f"{best_attack.guess:.1%} without what is released); the ceiling is {best_attack.ceiling:.1%}",
     )
 
 
@@ -181,12 +181,12 @@ def _attack_outputs(
 
 def _refusal_reason(steps: Sequence[Step], epsilon: float) -> str:
     """Say why the widest class was refused: attackers were right too often, or the recording is too short to tell."""
-    worst, count_noise = steps[-1].strongest, count_scale(steps[-1].chains, epsilon)
+    best_attack, count_noise = steps[-1].strongest, count_scale(steps[-1].chains, epsilon)
     is_refuted = any(attack.refutes for step in steps for attack in step.attacks)
     return (
         f"{'no class passes' if is_refuted else 'too short to tell'}: even with noise of {count_noise:.3g} ticks "
-        f"for a count, up to {worst.high:.3f} of the guesses of the attacker '{worst.attacker}' are right. "
-        f"{worst.success:.3f} were, and epsilon {epsilon:g} allows {worst.ceiling:.3f}"
+        f"for a count, up to {best_attack.high:.3f} of the guesses of the attacker '{best_attack.attacker}' are right. "
+        f"{best_attack.success:.3f} were, and epsilon {epsilon:g} allows {best_attack.ceiling:.3f}"
     )
 
 

@@ -116,7 +116,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         time_order, notes = _in_order(moments[row_of_place], trace, evidence, notes)
         row_of_place, trace = row_of_place[time_order], trace[time_order]
     missing = int(is_absent.sum())
-    path = Traces(
+    place_traces = Traces(
         places=places.T[row_of_place],
         trace=trace,
         times=None if clock is None else moments[row_of_place],
@@ -128,7 +128,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         columns=names,
         notes=notes,
     )
-    return path._replace(facts=path.facts._replace(period_seconds=path.median_step))
+    return place_traces._replace(facts=place_traces.facts._replace(period_seconds=place_traces.median_step))
 
 
 def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:

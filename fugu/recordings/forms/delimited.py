@@ -174,7 +174,8 @@ class _Body(NamedTuple):
 
     def blocks(self, text: TextIO, lines: list[str], head_line: int, first_index: int) -> Iterator[Block]:
         """Return the rows in blocks; `head_line` and `first_index` are the indices of the header and the first row."""
-        line, chunk, names, width = first_index + 1, "".join(lines[first_index:]), _names(self.header), len(self.header)
+        line_number, names, width = first_index + 1, _names(self.header), len(self.header)
+        chunk = "".join(lines[first_index:])
         while True:
             chunk += text.read(_CHUNK) + text.readline()
             if not chunk:
@@ -182,9 +183,10 @@ class _Body(NamedTuple):
             if lines[head_line] in chunk or (cells := _cells_of(chunk, self.sign, width)) is None:
                 break
             row_count = len(cells) // width
-            yield range(line, line + row_count), {name: cells[column::width] for column, name in enumerate(names)}
-            line, chunk = line + row_count, ""
-        for line_numbers, block in self._rows(chain(StringIO(chunk, newline=""), text), line - 1):
+            first_number, line_number = line_number, line_number + row_count
+            yield range(first_number, line_number), {name: cells[column::width] for column, name in enumerate(names)}
+            chunk = ""
+        for line_numbers, block in self._rows(chain(StringIO(chunk, newline=""), text), line_number - 1):
             yield line_numbers, dict(zip(names, zip(*block, strict=True), strict=True))
 
     def _rows(self, text: Iterable[str], offset: int) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
