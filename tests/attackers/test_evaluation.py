@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 
 import numpy as np
 import pytest
@@ -244,13 +244,10 @@ def best_test(prior, epsilon):
     """The success of the best randomised guess W[x, z] with W[x, z] <= e^epsilon W[x', z]: a linear programme."""
     k = len(prior)
     rows = []
-    for z in range(k):
-        for x in range(k):
-            for other in range(k):
-                if other != x:
-                    row = np.zeros((k, k))
-                    row[x, z], row[other, z] = 1.0, -math.exp(epsilon)
-                    rows.append(row.ravel())
+    for z, (x, other) in product(range(k), permutations(range(k), 2)):
+        row = np.zeros((k, k))
+        row[x, z], row[other, z] = 1.0, -math.exp(epsilon)
+        rows.append(row.ravel())
     sums = np.kron(np.eye(k), np.ones(k))
     objective = -np.diag(prior).ravel()
     return -linprog(objective, np.array(rows), np.zeros(len(rows)), sums, np.ones(k)).fun

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from fugu.contract.noise_table import NoiseTable
 from tests.support.soak import only
 
 TICKS = 6000
-ONE = np.zeros(TICKS, dtype=np.int64)
+ONE, EVEN = np.zeros(TICKS, dtype=np.int64), np.full(TICKS, 0.5)
 ORDINARY = NoiseTable.binary(*[round(2**32 / (1 + math.e))] * 2)
 """Randomised response at epsilon 1 for a single independent tick."""
 FAST = np.array([[0.6, 0.4], [0.4, 0.6]])
@@ -41,6 +42,11 @@ def symbols(states, table=ORDINARY, seed=1):
     return release_symbols(states, table, np.random.default_rng(seed))
 
 
+def counts(states, length, scale, state=1):
+    """Counts of a state, as they are released."""
+    return release_counts(states, ONE, length, Fraction(scale), ((state,),), np.random.default_rng(1), k=2)
+
+
 def reached(states, outputs, *names, **options):
     attackers = {name: (ATTACKERS if isinstance(outputs, SymbolOutputs) else COUNT_ATTACKERS)[name] for name in names}
     return {run.attacker: run for run in attack(states, ONE, outputs, 1.0, attackers=attackers, **options)}
@@ -55,18 +61,12 @@ def test_single_symbols_betray_a_table_that_is_too_weak():
 
 
 @pytest.mark.long
-def test_forward_backward_adds_up_symbols_of_a_sticky_chain():
-    states = walk(np.full(TICKS, 0.5))
-    reach = reached(states, symbols(states), "forward-backward", "single symbol")
+def test_forward_backward_and_viterbi_add_up_symbols_of_a_sticky_chain():
+    states = walk(EVEN)
+    reach = reached(states, symbols(states), "forward-backward", "Viterbi", "single symbol")
     assert reach["forward-backward"].low > reach["forward-backward"].ceiling
     assert reach["forward-backward"].low > reach["single symbol"].high
     assert reach["forward-backward"].epsilon_low > 1.0
-
-
-@pytest.mark.long
-def test_viterbi_adds_up_symbols_of_a_sticky_chain():
-    states = walk(np.full(TICKS, 0.5))
-    reach = reached(states, symbols(states), "Viterbi", "single symbol")
     assert reach["Viterbi"].low > reach["single symbol"].high
 
 
@@ -104,7 +104,7 @@ def test_three_learned_regimes_find_a_cycle_that_two_cannot_hold():
 @pytest.mark.long
 def test_supervision_finds_symbols_that_mean_something_else_than_the_policy_says():
     """The device's rows are swapped: whoever trusts the table is wrong most of the time."""
-    states = walk(np.full(TICKS, 0.5))
+    states = walk(EVEN)
     honest = symbols(states, NoiseTable.binary(2**28, 2**28))
     swapped = SymbolOutputs(1 - honest.symbols, symbols(states).emission)
     reach = reached(states, swapped, "supervised", "forward-backward")
@@ -115,8 +115,7 @@ def test_supervision_finds_symbols_that_mean_something_else_than_the_policy_says
 @pytest.mark.long
 def test_single_windows_betray_noise_that_is_too_small():
     states = np.random.default_rng(0).integers(0, 2, TICKS)
-    outputs = release_counts(states, ONE, 1, Fraction(1, 4), ((1,),), np.random.default_rng(1), k=2)
-    single = reached(states, outputs, "single window")["single window"]
+    single = reached(states, counts(states, 1, 0.25), "single window")["single window"]
     assert single.low > single.ceiling
     assert single.epsilon_low > 1.0
 
@@ -124,9 +123,8 @@ def test_single_windows_betray_noise_that_is_too_small():
 @pytest.mark.long
 def test_forward_backward_adds_up_windows_of_a_sticky_chain():
     """Noise that is right for a single tick in a single window."""
-    states = walk(np.full(TICKS, 0.5))
-    outputs = release_counts(states, ONE, 2, Fraction(1), ((1,),), np.random.default_rng(1), k=2)
-    reach = reached(states, outputs, "forward-backward", "single window")
+    states = walk(EVEN)
+    reach = reached(states, counts(states, 2, 1), "forward-backward", "single window")
     assert reach["forward-backward"].low > reach["forward-backward"].ceiling
     assert reach["forward-backward"].low > reach["single window"].high
 
@@ -134,38 +132,27 @@ def test_forward_backward_adds_up_windows_of_a_sticky_chain():
 @pytest.mark.long
 def test_learned_levels_find_slow_regimes_in_counts():
     states = walk(regimes(0.95, 0.05, ticks=300))
-    outputs = release_counts(states, ONE, 20, Fraction(10), ((1,),), np.random.default_rng(1), k=2)
-    reach = reached(states, outputs, "learned levels", "forward-backward", transition=np.full((2, 2), 0.5))
+    even = np.full((2, 2), 0.5)
+    reach = reached(states, counts(states, 20, 10), "learned levels", "forward-backward", transition=even)
     assert reach["learned levels"].low > reach["learned levels"].ceiling
     assert reach["learned levels"].success > reach["forward-backward"].success + 0.05
 
 
 def test_supervision_finds_counts_of_other_states_than_the_policy_says():
     states = walk(regimes(0.95, 0.05))
-    outputs = release_counts(states, ONE, 50, Fraction(5), ((0,),), np.random.default_rng(1), k=2)
-    wrong = replace(outputs, groups=((1,),))
+    wrong = replace(counts(states, 50, 5, state=0), groups=((1,),))
     reach = reached(states, wrong, "supervised", "forward-backward")
     assert reach["supervised"].low > reach["supervised"].ceiling
     assert reach["forward-backward"].success < 0.3
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ATTACKERS)
-def test_nothing_is_found_in_pure_noise(name):
-    states = walk(np.full(TICKS, 0.5))
-    outputs = symbols(np.random.default_rng(4).integers(0, 2, TICKS))
-    (single,) = attack(states, ONE, outputs, 1.0, attackers={name: ATTACKERS[name]})
-    assert single.low <= single.guess
-    assert single.high < single.ceiling
-    assert single.epsilon_low < 0.1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", COUNT_ATTACKERS)
-def test_nothing_is_found_in_counts_of_pure_noise(name):
-    states, others = walk(np.full(TICKS, 0.5)), np.random.default_rng(4).integers(0, 2, TICKS)
-    outputs = release_counts(others, ONE, 50, Fraction(5), ((1,),), np.random.default_rng(1), k=2)
-    (single,) = attack(states, ONE, outputs, 1.0, attackers={name: COUNT_ATTACKERS[name]})
+@pytest.mark.parametrize(
+    ("released", "name"), [*product(["symbols"], ATTACKERS), *product(["counts"], COUNT_ATTACKERS)]
+)
+def test_nothing_is_found_in_pure_noise(released, name):
+    states, others = walk(EVEN), np.random.default_rng(4).integers(0, 2, TICKS)
+    single = reached(states, symbols(others) if released == "symbols" else counts(others, 50, 5), name)[name]
     assert single.low <= single.guess
     assert single.high < single.ceiling
     assert single.epsilon_low < 0.1
@@ -175,7 +162,7 @@ def test_nothing_is_found_in_counts_of_pure_noise(name):
 def test_known_states_raise_the_guess_and_a_reused_symbol_still_shows():
     """A bug that draws each symbol nine times and sends the most frequent one leaks beside known states, too."""
     every = 20
-    states = walk(np.full(TICKS, 0.5))
+    states = walk(EVEN)
     known_states = known_ticks(states, every)
     names = ("forward-backward", "2 learned regimes", "supervised")
     honest = reached(states, symbols(states, NoiseTable.binary(*[round(0.45 * 2**32)] * 2)), *names, known=known_states)

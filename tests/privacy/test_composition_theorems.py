@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise, product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,13 +14,13 @@ from fugu.privacy.window_mechanisms import WindowRequest
 from papers import composition_theorems
 from papers.composition_theorems import Verdict, naive_counterexample, verdicts
 from papers.window_releases import NoisyCount, Released, answer_distributions, noisy, worst_ratio
+from tests.support.mqm_cases import CHAINS, GOLDEN
 from tests.support.oracle import count_density, enumerated_losses, together
 from tests.support.proofs import check_printed
 from tests.support.released import Release, chain_losses
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["5_composition"]
-P1 = np.array([[0.9, 0.1], [0.4, 0.6]])
-STATIONARY = MarkovChain.stationary(P1)
+COMPOSITION = GOLDEN["5_composition"]
+STATIONARY = CHAINS["theta1_stationary"]
 
 
 def window(first: int, length: int, mechanism: str, scale: float, query: str = "count") -> Released:
@@ -104,7 +102,7 @@ def test_what_holds_is_never_below_what_is_really_lost(seed: int) -> None:
 
 
 def test_theorem_3_1_as_printed_and_as_corrected() -> None:
-    golden = GOLDEN["thm3.1_counterexample"]
+    golden = COMPOSITION["thm3.1_counterexample"]
     chain = MarkovChain(np.array(golden["P"]), np.array(golden["q"]))
     rows = verdicts_of((chain,), window(2, 1, "chain", 1 / 8), window(3, 1, "chain", 1 / 7))
     assert rows["every path added up"].epsilon == pytest.approx(11.470608960483183, rel=1e-9)
@@ -117,7 +115,7 @@ def test_theorem_3_1_as_printed_and_as_corrected() -> None:
 
 
 def test_the_sum_of_the_least_of_loss_and_influence_is_false() -> None:
-    golden = GOLDEN["naive_sum_counterexample"]
+    golden = COMPOSITION["naive_sum_counterexample"]
     chain = MarkovChain.stationary(golden["P"])
     row = verdicts_of((chain,), window(1, 4, "chain", 0.6), window(5, 2, "chain", 0.2))[
         "sum of least of loss and influence"
@@ -143,7 +141,7 @@ def test_losses_about_the_same_ticks_do_not_add_up() -> None:
 
 def test_theorem_3_4_in_numbers() -> None:
     """The paper's case: the first of two ticks, a count with Laplace(1) noise, released once and twice."""
-    golden = GOLDEN["thm3.4"]
+    golden = COMPOSITION["thm3.4"]
     chain, count = MarkovChain(np.array([[0.9, 0.1], [0.01, 0.99]]), np.array([0.5, 0.5])), NoisyCount(1, 2, (1,), 1.0)
     lost = []
     for counts in ([count], [count, count]):
@@ -220,7 +218,7 @@ def test_theorem_3_6_by_plain_enumeration() -> None:
         weights: dict[tuple[int, int], float] = {}
         for path in product((0, 1), repeat=4):
             if path[tick] == state:
-                steps = [P1[a, b] for a, b in pairwise(path)]
+                steps = [STATIONARY.transition[a, b] for a, b in pairwise(path)]
                 counts = sum(path[:3]), sum(path[2:])
                 weights[counts] = weights.get(counts, 0.0) + (0.8, 0.2)[path[0]] * float(np.prod(steps))
         chances = np.array(list(weights.values())) / sum(weights.values())

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,20 +22,15 @@ from fugu.privacy.quilts import (
     width_influences,
 )
 from papers.quilts import influence
+from tests.support.mqm_cases import CHAINS, GOLDEN, SHORT, close
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
-THETA1 = MarkovChain.stationary([[0.9, 0.1], [0.4, 0.6]])
-THETA2 = MarkovChain.stationary([[0.8, 0.2], [0.3, 0.7]])
+THETA1, THETA2 = CHAINS["theta1_stationary"], CHAINS["theta2_stationary"]
 VARIANTS: dict[str, tuple[tuple[MarkovChain, ...], dict[str, Any]]] = {
     "Theta_g0.75_pi0.2": ((THETA1, THETA2), {"reversible": False}),
     "Theta_rev_g1_pi0.2": ((THETA1, THETA2), {}),
     "theta2_g0.75_pi0.4": ((THETA2,), {"reversible": False}),
     "theta2_rev_g1_pi0.4": ((THETA2,), {"reversible": True}),
 }
-
-
-def close(value: float) -> Any:
-    return pytest.approx(value, rel=1e-9)
 
 
 def clock() -> MarkovChain:
@@ -77,8 +70,7 @@ def test_golden_scales(key: str) -> None:
 def test_windows_of_many_lengths(key: str) -> None:
     golden = GOLDEN["3_wasserstein"][key]
     name, ticks, eps = key.split("|")
-    chain = THETA1 if name.startswith("th1") else THETA2
-    length, epsilon = int(ticks[2:]), float(eps[4:])
+    chain, length, epsilon = CHAINS[SHORT[name]], int(ticks[2:]), float(eps[4:])
     assert mqm_approx((chain,), length, epsilon).scale == close(golden["approx_rev"])
     assert mqm_approx((chain,), length, epsilon, False).scale == close(golden["approx_gen"])
 
@@ -95,7 +87,7 @@ def test_the_synthetic_experiment(key: str) -> None:
 
 @pytest.mark.parametrize("name", ["theta1", "theta2"])
 def test_golden_gaps(name: str) -> None:
-    golden, chain = GOLDEN["1_mqm_exact"][f"{name}_spectral"], {"theta1": THETA1, "theta2": THETA2}[name]
+    golden, chain = GOLDEN["1_mqm_exact"][f"{name}_spectral"], CHAINS[f"{name}_stationary"]
     assert eigengap(chain) == close(golden["gap_PPstar"])
     assert eigengap(chain, True) == close(golden["g_reversible"])
     assert mixing((chain,)).rarest == close(min(golden["pi"]))

@@ -187,17 +187,8 @@ def check_mechanisms(generator: np.random.Generator, tally: Tally) -> None:
     if start != "any":
         scales["wasserstein"] = float(wasserstein_states((chain,), n).bound.distance) / epsilon
         scales["wasserstein, named"] = float(wasserstein_states((chain,), n, counted).bound.distance) / epsilon
-    for name, scale in scales.items():
-        if scale > 0.0:
-            density = count_density(scale, 0, n - 1, counted)
-            array = enumerated_losses(starts, chain.transition, n, density, informed=False).max()
-        else:  # no noise: there must be nothing to hide
-            array = enumerated_losses(
-                starts, chain.transition, n, count_density(0.02, 0, n - 1, counted), informed=False
-            ).max()
-        tally.add(epsilon, float(array), (chain, name, start, n, counted))
-    for name, scale in optional_scales(chain, n, epsilon).items():
-        density = count_density(scale, 0, n - 1, counted)
+    for name, scale in (scales | optional_scales(chain, n, epsilon)).items():
+        density = count_density(scale or 0.02, 0, n - 1, counted)  # without noise there must be nothing to hide
         array = enumerated_losses(starts, chain.transition, n, density, informed=name == "informed").max()
         tally.add(epsilon, float(array), (chain, name, start, n, counted))
     rates = generator.uniform(0.05, 2.0, n)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,18 +11,14 @@ import pytest
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import mqm_exact, quilt_accountant, quilt_rate_loss
 from papers.quilts import influence, model_distance
+from tests.support.mqm_cases import CHAINS, GOLDEN, close
 from tests.support.released import paths_of
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 COMPOSITION = GOLDEN["5_composition"]
-P1 = np.array([[0.9, 0.1], [0.4, 0.6]])
-STATIONARY = {"theta1": MarkovChain.stationary(P1), "theta2": MarkovChain.stationary([[0.8, 0.2], [0.3, 0.7]])}
+STATIONARY = {name: CHAINS[f"{name}_stationary"] for name in ("theta1", "theta2")}
+P1 = CHAINS["theta1"].transition
 ENDLESS = COMPOSITION["endless_stream"]
 DELTA = [key for key in GOLDEN["10_delta"] if key.startswith("dp")]
-
-
-def close(value: float) -> Any:
-    return pytest.approx(value, rel=1e-9)
 
 
 @pytest.mark.long
@@ -135,7 +128,7 @@ def test_a_path_that_only_one_model_allows_is_infinitely_far() -> None:
 
 
 def test_questions_without_an_answer() -> None:
-    chain, anywhere = STATIONARY["theta1"], MarkovChain(P1, None)
+    chain, anywhere = STATIONARY["theta1"], CHAINS["theta1"].any_start
     for charges in ([], [[0.1]], [-0.1, 0.2], [math.nan], [math.inf]):
         with pytest.raises(ChainClassError):
             quilt_accountant((chain,), charges)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,23 +15,10 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilt_tables import QuiltTables, log_ratio_table, node_terms
 from fugu.privacy.quilts import ENDLESS, best_quilt, group_dp_scale, mqm_exact
 from papers.quilts import influence
+from tests.support.mqm_cases import CHAINS, GOLDEN, SHORT, close
 from tests.support.released import chain_losses, paths_of
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
-P1 = [[0.9, 0.1], [0.4, 0.6]]
-P2 = [[0.8, 0.2], [0.3, 0.7]]
-CHAINS = {
-    "theta1": MarkovChain(np.array(P1), np.array([1.0, 0.0])),
-    "theta2": MarkovChain(np.array(P2), np.array([0.9, 0.1])),
-    "theta1 stationary": MarkovChain.stationary(P1),
-    "theta2 stationary": MarkovChain.stationary(P2),
-}
-SHORT = {"th1": "theta1", "th2": "theta2", "th1stat": "theta1 stationary", "th2stat": "theta2 stationary"}
 CLOCK = np.roll(np.eye(5), 1, axis=1)
-
-
-def close(value: float) -> Any:
-    return pytest.approx(value, rel=1e-9)
 
 
 def random_chain(rng: np.random.Generator, k: int, start: str = "given") -> MarkovChain:
@@ -62,7 +47,7 @@ def node_scale(chain: MarkovChain, length: int, node: int, epsilon: float) -> fl
 @pytest.mark.parametrize("kind", ["literal", "all_initial"])
 def test_the_running_examples(name: str, kind: str) -> None:
     golden = GOLDEN["1_mqm_exact"][kind][name]
-    chain = CHAINS[name] if kind != "all_initial" else MarkovChain(CHAINS[name].transition, None)
+    chain = CHAINS[name].any_start if kind == "all_initial" else CHAINS[name]
     scale = mqm_exact((chain,), 100, 1.0)
     assert scale.scale == close(golden["sigma"])
     assert (scale.node, list(scale.quilt), scale.card) == (golden["node"], golden["quilt"], golden["card"])
@@ -75,9 +60,9 @@ def test_the_running_examples(name: str, kind: str) -> None:
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
 def test_the_endless_stream(name: str, epsilon: float) -> None:
     scale, a, b, e = GOLDEN["1_mqm_exact"]["sigma_infinity"][f"{name}|{epsilon}"]
-    noise = mqm_exact((CHAINS[f"{name} stationary"],), None, epsilon)
+    noise = mqm_exact((CHAINS[f"{name}_stationary"],), None, epsilon)
     assert (noise.scale, noise.influence, noise.quilt) == (close(scale), close(e), (a, b))
-    assert mqm_exact((CHAINS[f"{name} stationary"],), 1000, epsilon).scale == close(scale)
+    assert mqm_exact((CHAINS[f"{name}_stationary"],), 1000, epsilon).scale == close(scale)
 
 
 @pytest.mark.parametrize("key", GOLDEN["3_wasserstein"])
@@ -173,7 +158,7 @@ def test_on_a_stationary_stream_the_best_pair_of_widths_decides(epsilon: float) 
 
 
 def test_a_stream_without_end_from_any_start_is_the_limit_of_long_windows() -> None:
-    for chain in (CHAINS["theta1"], CHAINS["theta2"], MarkovChain(np.array(P2), None)):
+    for chain in (CHAINS["theta1"], CHAINS["theta2"], CHAINS["theta2"].any_start):
         endless = mqm_exact((chain,), None, 1.0)
         assert endless.scale == close(mqm_exact((chain,), 5000, 1.0).scale)
         stationary = mqm_exact((MarkovChain.stationary(chain.transition),), None, 1.0)
@@ -232,7 +217,7 @@ def test_a_probability_too_small_to_divide_by_is_not_taken_for_impossible() -> N
 
 
 def test_the_scale_is_rounded_up_and_not_by_much() -> None:
-    chain = CHAINS["theta1 stationary"]
+    chain = CHAINS["theta1_stationary"]
     terms, tables = node_terms(chain, None), QuiltTables(chain.transition)
     raw = best_quilt(tables, terms.start, ENDLESS, ENDLESS, 1.0, math.inf).scale
     assert raw < mqm_exact((chain,), None, 1.0).scale <= raw * (1 + 1.1e-12)
@@ -267,5 +252,5 @@ def test_a_stationary_chain_is_searched_at_two_ticks_however_many_there_are(
         return best_quilt(*arguments, **more)
 
     monkeypatch.setattr(quilts, "best_quilt", counted)
-    assert mqm_exact((CHAINS["theta1 stationary"],), length, 1.0).scale == close(12.839964231247)
+    assert mqm_exact((CHAINS["theta1_stationary"],), length, 1.0).scale == close(12.839964231247)
     assert len(searched) == 2

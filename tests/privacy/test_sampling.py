@@ -32,6 +32,12 @@ def chain(q: float, r: float) -> NDArray[np.float64]:
     return np.array([[1.0 - q, q], [r, 1.0 - r]])
 
 
+def decimated(chains: BinaryChains, step: int) -> BinaryChains:
+    decimated_chains = decimated_class(chains, step)
+    assert isinstance(decimated_chains, BinaryChains)
+    return decimated_chains
+
+
 def box(bounds: tuple[float, float, float, float]) -> BinaryChains:
     (q0, q1), (r0, r1) = sorted(bounds[:2]), sorted(bounds[2:])
     return BinaryChains(q=(q0, q1), r=(r0, r1))
@@ -47,10 +53,9 @@ def test_every_chain_of_the_box_is_covered(
 ) -> None:
     chains = box(bounds)
     try:
-        decimate = decimated_class(chains, step)
+        decimate = decimated(chains, step)
     except ChainClassError:
         return
-    assert isinstance(decimate, BinaryChains)
     q = chains.q[0] + across * (chains.q[1] - chains.q[0])
     r = chains.r[0] + up * (chains.r[1] - chains.r[0])
     power = decimated_transition(chain(q, r), step)
@@ -60,8 +65,7 @@ def test_every_chain_of_the_box_is_covered(
 
 
 def test_the_box_of_positively_correlated_chains_is_tight() -> None:
-    decimate = decimated_class(BinaryChains(q=(0.05, 0.1), r=(0.1, 0.2)), 7)
-    assert isinstance(decimate, BinaryChains)
+    decimate = decimated(BinaryChains(q=(0.05, 0.1), r=(0.1, 0.2)), 7)
     assert decimate.q[0] == pytest.approx(decimated_transition(chain(0.05, 0.2), 7)[0, 1], rel=1e-9)
     assert decimate.q[1] == pytest.approx(decimated_transition(chain(0.1, 0.1), 7)[0, 1], rel=1e-9)
     assert decimate.r[0] == pytest.approx(decimated_transition(chain(0.1, 0.1), 7)[1, 0], rel=1e-9)
@@ -69,8 +73,7 @@ def test_the_box_of_positively_correlated_chains_is_tight() -> None:
 
 
 def test_tiny_probabilities_do_not_cancel() -> None:
-    decimate = decimated_class(BinaryChains(q=(1e-12, 1e-12), r=(1e-12, 1e-12)), 10)
-    assert isinstance(decimate, BinaryChains)
+    decimate = decimated(BinaryChains(q=(1e-12, 1e-12), r=(1e-12, 1e-12)), 10)
     assert decimate.q[0] == pytest.approx(1e-11, rel=1e-9)
 
 
@@ -78,8 +81,7 @@ def test_tiny_probabilities_do_not_cancel() -> None:
 def test_tiny_probabilities_do_not_cancel_in_a_class_that_reaches_far(step: int) -> None:
     """1 - (1 - 2e-12)^D had a relative error of 1e-4: the decimated class left its stickiest chain out."""
     few = Fraction(1e-12)
-    decimate = decimated_class(BinaryChains(q=(1e-12, 0.9), r=(1e-12, 0.9)), step)
-    assert isinstance(decimate, BinaryChains)
+    decimate = decimated(BinaryChains(q=(1e-12, 0.9), r=(1e-12, 0.9)), step)
     stays = (few * (1 - (1 - 2 * few) ** step)) / (2 * few)  # q of the stickiest chain after D ticks
     assert max(decimate.q[0], decimate.r[0]) <= stays
     corner = few / (few + Fraction(0.9)) * (1 - (1 - 2 * few) ** step)  # the two factors are bounded one by one

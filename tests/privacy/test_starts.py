@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +14,8 @@ from fugu.privacy.accountant.accountant import known_chains as started_members
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from papers.quilts import influence
+from tests.support.mqm_cases import CHAINS, GOLDEN
 from tests.support.oracle import count_density, enumerated_losses, starts_anyhow
-
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
-P1 = np.array([[0.9, 0.1], [0.4, 0.6]])
 
 
 @pytest.mark.parametrize("key", GOLDEN["9_synthetic"])
@@ -75,7 +71,7 @@ def test_the_start_that_a_class_covers() -> None:
     point, box = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)), BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4))
     few = (MarkovChain.stationary(((0.9, 0.1), (0.3, 0.7))),)
     bounded = BoundedChains(states=2, odds_ratio=13.5)
-    classes = (MarkovChain(P1, np.array([1.0, 0.0])),)
+    classes = (CHAINS["theta1"],)
     for chains, words in ((point, "stationary"), (box, "stationary"), (few, "stationary"), (classes, "as given")):
         assert covered_start(with_start(chains, None)) == words
         assert covered_start(with_start(chains, "stationary")) == "stationary"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,16 +13,9 @@ from scipy.optimize import linprog
 
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.wasserstein import infinity_wasserstein, integer_weights, wasserstein_count, wasserstein_states
+from tests.support.mqm_cases import CHAINS, GOLDEN, SHORT
 from tests.support.released import chain_losses, losses, paths_of
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
-CHAINS = {
-    "theta1": MarkovChain(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([1.0, 0.0])),
-    "theta2": MarkovChain(np.array([[0.8, 0.2], [0.3, 0.7]]), np.array([0.9, 0.1])),
-    "theta1_stationary": MarkovChain.stationary([[0.9, 0.1], [0.4, 0.6]]),
-    "theta2_stationary": MarkovChain.stationary([[0.8, 0.2], [0.3, 0.7]]),
-}
-SHORT = {"th1": "theta1", "th2": "theta2", "th1stat": "theta1_stationary", "th2stat": "theta2_stationary"}
 INFECTED = [Fraction(p) for p in ("0.1", "0.15", "0.5", "0.15", "0.1")]
 CLIQUE = [(people, INFECTED[sum(people)] / [1, 4, 6, 4, 1][sum(people)]) for people in product((0, 1), repeat=4)]
 

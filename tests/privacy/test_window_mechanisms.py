@@ -8,8 +8,7 @@ import pytest
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest, least_noise, window_noise
-
-THETA = {"th1": np.array([[0.9, 0.1], [0.4, 0.6]]), "th2": np.array([[0.8, 0.2], [0.3, 0.7]])}
+from tests.support.mqm_cases import CHAINS
 
 
 def request(chains: object, epsilon: float = 1.0, length: int | None = None, **other: object) -> WindowRequest:
@@ -53,7 +52,7 @@ def test_ours_needs_no_more_than_quilts_with_many_states() -> None:
 
 def test_a_histogram_needs_twice_the_noise_in_every_bin() -> None:
     for mechanism in MECHANISMS:
-        chains = (MarkovChain.stationary(THETA["th1"]),)
+        chains = (CHAINS["theta1_stationary"],)
         if mechanism != "wasserstein":
             scale = window_noise(request(chains, 1.0, 30), mechanism).scale
             two = window_noise(request(chains, 1.0, 30, query="histogram"), mechanism).scale
@@ -61,7 +60,7 @@ def test_a_histogram_needs_twice_the_noise_in_every_bin() -> None:
 
 
 def test_what_there_is_not_is_refused_with_the_reason() -> None:
-    chains = (MarkovChain.stationary(THETA["th1"]),)
+    chains = (CHAINS["theta1_stationary"],)
     for mechanism, other, reason in (
         ("group", {}, "needs a length"),
         ("wasserstein", {}, "needs a length"),

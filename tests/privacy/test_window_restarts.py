@@ -62,6 +62,10 @@ class Device:
             self.published.append(("frame", index, counts[0]))
         self.records |= {record.index: record for record in records}
 
+    def run(self, path: Path, ticks: range) -> None:
+        for tick in ticks:
+            self.tick(tick, path[tick])
+
     def look(self) -> None:
         """Somebody reads the disk."""
         self.looks += [("record", index, record.counts[0]) for index, record in sorted(self.records.items())]
@@ -105,11 +109,9 @@ def test_a_count_that_went_on_after_a_kill_loses_what_any_count_does(killed: int
     """And nothing of ticks that it does not hold, because they were lost or absent."""
 
     def life(device: Device, path: Path) -> View:
-        for tick in range(killed):
-            device.tick(tick, path[tick])
+        device.run(path, range(killed))
         device.start()
-        for tick in range(back, TICKS):
-            device.tick(tick, path[tick])
+        device.run(path, range(back, TICKS))
         return tuple(device.published)
 
     losses = loss(ONE, 2, life)  # where there is no record, noise is drawn anew
@@ -122,8 +124,7 @@ def test_a_count_that_went_on_after_a_kill_loses_what_any_count_does(killed: int
 @pytest.mark.parametrize("seen", range(TICKS))
 def test_one_look_at_the_disk_and_all_that_was_published_till_then_lose_no_more(seen: int) -> None:
     def life(device: Device, path: Path) -> View:
-        for tick in range(seen + 1):
-            device.tick(tick, path[tick])
+        device.run(path, range(seen + 1))
         device.look()
         return (*device.published, *device.looks)
 
@@ -155,12 +156,10 @@ def test_a_look_and_the_count_that_began_anew_without_its_record_lose_no_more(ki
     """As after a change of policy, or a torn write: no tick is in both."""
 
     def life(device: Device, path: Path) -> View:
-        for tick in range(killed):
-            device.tick(tick, path[tick])
+        device.run(path, range(killed))
         device.look()
         device.start(lost=True)
-        for tick in range(killed, TICKS):
-            device.tick(tick, path[tick])
+        device.run(path, range(killed, TICKS))
         return (*device.looks, *device.published)
 
     assert max(loss(ONE, 2, life)) <= BOUND

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,10 +13,10 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.finite import KnownChains
 from fugu.privacy.accountant.walks import any_start_bound, endless_bound
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from tests.support.mqm_cases import CHAINS, GOLDEN
 from tests.support.oracle import count_density, together, worst_loss, worst_release_loss
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "mqm.json").read_text())
-THETA = {"theta1": np.array([[0.9, 0.1], [0.4, 0.6]]), "theta2": np.array([[0.8, 0.2], [0.3, 0.7]])}
+THETA = {name: CHAINS[name].transition for name in ("theta1", "theta2")}
 EPSILONS = (0.2, 1.0, 5.0)
 
 
@@ -59,9 +58,9 @@ def test_endless_scale(name: str, epsilon: float) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "epsilon"), [("theta1", 5.0), ("theta2", 0.2), ("theta2", 1.0)])
 def test_scale_of_a_hundred_ticks_from_a_given_start(name: str, epsilon: float) -> None:
-    key, start = {"theta1": ("q10", [1, 0]), "theta2": ("q.9.1", [0.9, 0.1])}[name]
+    key = {"theta1": "q10", "theta2": "q.9.1"}[name]
     expected = GOLDEN["C_coupling"][f"{name}_{key}|T=100|eps={epsilon}"]["scale_coupling"]
-    accountant = ChainAccountant((MarkovChain(THETA[name], np.array(start, dtype=float)),))
+    accountant = ChainAccountant((CHAINS[name],))
     assert 1 / accountant.allowance(epsilon, length=100) == pytest.approx(expected, rel=1e-9)
 
 
@@ -125,18 +124,16 @@ def test_no_member_of_an_interval_class_loses_more(seed: int) -> None:
     rates = generator.uniform(0.1, 1.5, 6)
     release = together(*(count_density(1 / rates[tick], tick, tick) for tick in (0, 1)))
     rates[2:] = 0.0
-    for q1 in (*q, q.mean()):
-        for r1 in (*r, r.mean()):
-            transition = np.array([[1 - q1, q1], [r1, 1 - r1]])
-            distribution = np.array([r1, q1]) / (q1 + r1)
-            worst = worst_release_loss(distribution, transition, 6, release)
-            schedule = ChainAccountant(chains).schedule_loss(rates)
-            assert np.all(worst.max(axis=(1, 2)) <= schedule.by_tick + 1e-12)
+    for q1, r1 in product((*q, q.mean()), (*r, r.mean())):
+        transition, distribution = np.array([[1 - q1, q1], [r1, 1 - r1]]), np.array([r1, q1]) / (q1 + r1)
+        worst = worst_release_loss(distribution, transition, 6, release)
+        schedule = ChainAccountant(chains).schedule_loss(rates)
+        assert np.all(worst.max(axis=(1, 2)) <= schedule.by_tick + 1e-12)
 
 
 def test_a_state_that_cannot_occur_is_no_secret() -> None:
     """Started in state 0, the first tick has nothing to hide, whatever is released."""
-    chain = MarkovChain(THETA["theta1"], np.array([1.0, 0.0]))
+    chain = CHAINS["theta1"]
     loss = ChainAccountant((chain,)).schedule_loss(np.full(5, 0.5))
     assert loss.by_tick[0] == 0.0
     assert loss.by_tick[1] > 0.5
@@ -179,7 +176,7 @@ def test_an_endless_stream_from_any_start_is_covered(start: np.ndarray | None) -
 
 
 def test_a_class_is_as_bad_as_its_worst_chain() -> None:
-    first, two = MarkovChain.stationary(THETA["theta1"]), MarkovChain.stationary(THETA["theta2"])
+    first, two = CHAINS["theta1_stationary"], CHAINS["theta2_stationary"]
     both = ChainAccountant((first, two)).loss(0.3).epsilon
     assert both == max(ChainAccountant((first,)).loss(0.3).epsilon, ChainAccountant((two,)).loss(0.3).epsilon)
 
@@ -188,10 +185,7 @@ def test_a_bounded_class_has_the_universal_bound() -> None:
     transition = random_chain(2, 3, sticky=0.3)
     odds = max(
         transition[a, c] * transition[b, d] / (transition[a, d] * transition[b, c])
-        for a in range(3)
-        for b in range(3)
-        for c in range(3)
-        for d in range(3)
+        for a, b, c, d in product(range(3), repeat=4)
     )
     bounded = ChainAccountant(BoundedChains(states=3, odds_ratio=odds))
     assert bounded.loss(0.2).epsilon == pytest.approx(stationary(transition).loss(0.2, "universal").epsilon, rel=1e-9)

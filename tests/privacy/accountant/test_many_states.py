@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -106,11 +108,9 @@ def test_newton_finds_the_least_ratio_that_cheapest_moves_prove(seed: int, zeros
     distributions, bounds = problem(seed, zeros=zeros)
     most = np.full((4, 4), float(bounds.max()))
     moved = transport_step(distributions, bounds, most, most, no_moves(0, 16))
-    for x in range(4):
-        for other in range(4):
-            if x != other:
-                plain = by_halving(distributions[x], distributions[other], bounds, float(bounds.max()))
-                assert moved[x, other] == pytest.approx(plain, rel=1e-5)
+    for x, other in permutations(range(4), 2):
+        plain = by_halving(distributions[x], distributions[other], bounds, float(bounds.max()))
+        assert moved[x, other] == pytest.approx(plain, rel=1e-5)
 
 
 def test_what_is_known_is_not_looked_for_again() -> None:
