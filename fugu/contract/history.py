@@ -166,11 +166,23 @@ class Named(NamedTuple):
     first: int | None
 
 
-def history_of(rows: Iterable[Drawn], noises: Mapping[int, Noise | None], claim: Named | None = None) -> History:
+def history_of(
+    rows: Iterable[Drawn], noises: Mapping[int, Noise | None], claim: Named | None = None, *, may_go_back: bool = True
+) -> History:
     """Build the history of a stream from its intervals, and from the version that its device names.
 
-    `noises` has the noise of every version that may have run; of other versions nothing is known.
+    `noises` has the noise of every version that may have run; of other versions nothing is known. A device that
+    `may_go_back` to an earlier version may have run a later one in any gap.
     """
+
+    def gap_of(version: int, last: int, next_version: int, begin: int | None) -> list[Span]:
+        """Return the span of the ticks after `last` and before `begin`, unless it is no more than its neighbours."""
+        noise = _noise_between(version, next_version, noises, may_go_back=may_go_back)
+        is_same = version == next_version and (begin is None or noise == noises.get(version))
+        if is_same or (begin is not None and begin <= last + 1):
+            return []
+        return [Span(0, noise, last + 1, None if begin is None else begin - 1)]
+
     spans: list[Span] = []
     intervals, version = sorted(rows), 0
     for row in intervals:
@@ -185,8 +197,8 @@ def history_of(rows: Iterable[Drawn], noises: Mapping[int, Noise | None], claim:
                 if row.last <= previous.last:
                     continue
                 first = previous.last + 1
-            elif row.begin > previous.last + 1 and row.version != version:
-                spans.append(Span(0, _noise_between(version, row.version, noises), previous.last + 1, row.begin - 1))
+            else:
+                spans += gap_of(version, previous.last, row.version, row.begin)
         version = row.version
         first_certain = max(first, row.first + row.absent)
         if row.absent:  # which ticks were not drawn is not known
@@ -197,12 +209,9 @@ def history_of(rows: Iterable[Drawn], noises: Mapping[int, Noise | None], claim:
             spans.append(Span(row.version, noise, first, row.last))
     complete = intervals[0].begin == 0 if intervals else claim is None or noises.keys() <= {claim.version}
     newest = max(intervals, key=attrgetter("last", "version"), default=None)
-    if claim is not None and (newest is None or claim.version != newest.version):
-        if newest is not None:
-            last = None if claim.first is None else claim.first - 1
-            if last is None or last > newest.last:
-                spans.append(Span(0, _noise_between(newest.version, claim.version, noises), newest.last + 1, last))
-        spans.append(Span(claim.version, noises.get(claim.version), claim.first))
+    gap = gap_of(newest.version, newest.last, claim.version, claim.first) if claim and newest else []
+    if claim is not None and (newest is None or claim.version != newest.version or gap):
+        spans += [*gap, Span(claim.version, noises.get(claim.version), claim.first)]
     elif spans:
         spans[-1] = spans[-1]._replace(last=None)
     return History(tuple(spans), complete)
@@ -218,11 +227,19 @@ def _shared_parts(span: Span, first: int, last: int, noise: Noise | None) -> Ite
             yield part._replace(version=0, noise=_larger_noise(span.noise, noise)) if index == 1 else part
 
 
-def _noise_between(version: int, other_version: int, noises: Mapping[int, Noise | None]) -> Noise | None:
-    """Bound the noise of ticks between two versions, where any version between them may have run."""
-    low, high = sorted((version, other_version))
+def _noise_between(
+    version: int, next_version: int, noises: Mapping[int, Noise | None], *, may_go_back: bool
+) -> Noise | None:
+    """Bound the noise of the ticks in a gap between two versions.
+
+    Any version between them may have run. If the device may go back, later ones may have run, too, and if it went back
+    over this gap, any version.
+    """
+    low, high = sorted((version, next_version))
+    if may_go_back:
+        low, high = 0 if next_version < version else low, max(noises, default=0) + 1
     noises_between = (noise for number, noise in noises.items() if low < number < high)
-    return reduce(_larger_noise, noises_between, _larger_noise(noises.get(low), noises.get(high)))
+    return reduce(_larger_noise, noises_between, _larger_noise(noises.get(version), noises.get(next_version)))
 
 
 def _larger_noise(noise: Noise | None, other_noise: Noise | None) -> Noise | None:

@@ -31,6 +31,7 @@ class Catalogue:
     Attributes:
         may_run: whether a device may run a version that it was never seen to run.
         pushed: whether a version is sent to a device, and in no file.
+        may_go_back: whether a device may run an earlier version again: signed versions only grow.
         charges: counts changes of the result of `charged_policies`, except by new policies.
     """
 
@@ -43,6 +44,7 @@ class Catalogue:
         self._versions_run = defaultdict[tuple[str, str], set[int]](set)
         self.may_run: Callable[[str, int], bool] = lambda _device, _version: True
         self.pushed: Callable[[str, int], bool] = lambda _device, _version: False
+        self.may_go_back: Callable[[str], bool] = lambda _device: True
         self.charges = 0
         self._kinds: dict[tuple[str, str], type[AnyPolicy]] = {}
         self._verified_claims: set[object] = set()

@@ -80,6 +80,7 @@ class FleetPolicies:
         self._in_force: dict[str, int] = {}
         catalogue.may_run = self.may_run
         catalogue.pushed = lambda device, version: (device, version) in self._pushed_versions
+        catalogue.may_go_back = lambda device: device not in self.devices
 
     def refresh(self, devices: Sequence[Device]) -> bool:
         """Add the registry's new policies to the catalogue. Return whether a device got any. Raises RegistryError."""

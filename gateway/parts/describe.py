@@ -170,7 +170,7 @@ class InForce:
             named_version = Named(document, None)
         elif version and tick > (rows[-1].last if rows else _STORED):
             named_version = Named(version, tick)
-        return history_of(rows, noises, named_version)
+        return history_of(rows, noises, named_version, may_go_back=self._catalogue.may_go_back(device))
 
 
 QUIET_SECONDS, REST_SECONDS, SLICE_SECONDS = 1.0, 0.25, 0.05

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import permutations
 
+import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.dating import dates_of
 from fugu.contract.errors import PolicyError
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus
 from fugu.contract.guarantee import Guarantee
@@ -15,6 +17,7 @@ from fugu.contract.history import UNCHANGED
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.timeline import Drawn
 from gateway.parts.describe import Described, InForce, Running
+from tests.support.changing_noise import leakages, stretch_losses
 from tests.support.scenes import catalogue, policy
 
 V1, V2, V3 = (policy(version) for version in (1, 2, 3))
@@ -187,6 +190,26 @@ def test_ticks_that_are_missing_may_be_of_either_version() -> None:
     force.note_version("watch", "hr", 1, 1100)
     since = Described.of(running(force)).description.guarantee.since
     assert since > 1000
+
+
+def test_missing_ticks_may_be_of_a_weaker_version_from_which_a_device_went_back() -> None:
+    """1, then 2, then 1 again: while the frames of 2 were on their way, more was lost than was told of the first."""
+    first, last = 900, 959
+    policies = catalogue([STRONG, WEAK])
+    force = InForce(policies, rows=drawn((1, 0, 0, first - 1), (1, last + 1, last + 1, 1100)))
+    force.note_version("watch", "hr", 1, 1100)
+    promise, bound = dates_of(STRONG, force.history("watch", "hr")), STRONG.bound()
+    quiet, loud = (np.log(float(member.outputs.ratios[0])) for member in (STRONG, WEAK))
+    steps = np.array([(loud, loud) if first <= tick <= last else (quiet, quiet) for tick in range(1100)])
+    past, future = (leakages(0.1, 0.1, some, "informed") for some in (steps, steps[::-1]))
+    losses = stretch_losses(past, future[::-1], steps, 1)
+    for tick, loss in enumerate(losses.tolist()):
+        assert first <= tick <= last or loss <= promise.epsilon(bound, tick, tick, 1), tick
+    policies.may_go_back = lambda _device: False
+    assert dates_of(STRONG, force.history("watch", "hr")).always, "signed versions only grow"
+    before = InForce(policies, rows=drawn((2, 0, 0, first - 1), (2, last + 1, last + 1, 1100)))
+    before.note_version("watch", "hr", 2, 1100)
+    assert all(span.version for span in before.history("watch", "hr").spans), "no weaker version is there"
 
 
 def test_what_was_before_the_first_stored_tick_is_unknown() -> None:

@@ -185,6 +185,7 @@ def test_a_version_that_was_refused_counts_if_the_device_may_run_it_for_all_that
         it.offer(2)
         it.refuse(2)
         assert not it.impossible
+        assert not it.catalogue.may_go_back("watch"), "its versions only grow"
         for what, version in later:
             getattr(it, what)(version)
             it.look()

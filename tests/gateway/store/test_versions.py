@@ -114,6 +114,26 @@ def test_of_missing_ticks_any_version_between_may_have_been_in_force() -> None:
     assert history_of(far, {1: first, 2: other, 3: last}).spans[1].noise is None
 
 
+def test_a_device_that_goes_back_may_have_run_a_later_version_in_a_gap() -> None:
+    """Where versions only grow, both ends of a gap bound it; a gap is a span only if it may be louder than its ends."""
+    quiet, loud = (Noise.of(member) for member in reversed(TWO))
+    again = [Drawn(0, 9, 1, 0), Drawn(30, 39, 1, 25)]
+    gap = Span(0, loud, 10, 24)
+    assert history_of(again, {1: quiet, 2: loud}).spans[1] == gap
+    assert history_of(again, {1: loud, 2: quiet}).spans == (Span(1, loud, 0, 9), Span(1, loud, 30))
+    assert history_of(again, {1: quiet, 2: loud}, may_go_back=False).spans[1].version == 1
+    assert history_of(again, {1: quiet, 2: None}).spans[1].noise is None
+    up, down = ([Drawn(0, 9, version, 0), Drawn(30, 39, 5 - version, 25)] for version in (2, 3))
+    assert history_of(up, {2: quiet, 3: quiet, 4: loud}).spans[1] == gap
+    assert history_of(up, {1: loud, 2: quiet, 3: quiet}).spans[1].noise == quiet
+    assert history_of(down, {1: loud, 2: quiet, 3: quiet}).spans[1] == gap
+    assert history_of(up, {2: quiet, 3: quiet, 4: loud}, may_go_back=False).spans[1].noise == quiet
+    assert history_of(up, {2: quiet, 3: loud}, may_go_back=False).spans[1].noise == loud
+    named = history_of(again[:1], {1: quiet, 2: loud}, Named(1, 25))
+    assert named.spans == (Span(1, quiet, 0, 9), gap, Span(1, quiet, 25))
+    assert len(history_of(again[:1], {1: quiet, 2: loud}, Named(1, 10)).spans) == 1
+
+
 def test_ticks_of_a_louder_version_within_a_window_of_a_later_one_stay_loud() -> None:
     """Windows of two lengths, then a version with a longer one: 46 loud ticks were taken for two."""
     first, last = (Noise.of(member) for member in TWO)
