@@ -18,7 +18,7 @@ import inspect
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -76,7 +76,7 @@ def _jit(function: AnyFunction, options: dict[str, bool]) -> AnyFunction:
     try:
         with _cached_under(digest, Path(inspect.getfile(function))):
             compiled_function = njit(error_model="numpy", cache=True, **options)(function)
-            _set_cache_name(compiled_function)
+            _set_up_cache(compiled_function)
     except RuntimeError:  # numba found no directory to write its cache to: a read-only installation
         compiled_function = njit(error_model="numpy", **options)(function)
     if isinstance(compiled_function, Dispatcher):  # else nothing is compiled
@@ -153,11 +153,15 @@ def _global_names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*(_global_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
-def _set_cache_name(compiled: Any) -> None:
-    """Give the cache files of a kernel that this process compiles names that no other process uses."""
+def _set_up_cache(compiled: Any) -> None:
+    """Give the cache files that this process writes names that no other process uses, and ignore errors of the disk.
+
+    A kernel that cannot be stored, as on a full disk, runs nevertheless; the next process compiles it again.
+    """
     if isinstance(compiled, Dispatcher):  # else nothing is compiled
-        dispatcher: Any = compiled  # what numba's types do not name
-        dispatcher._cache._cache_file._data_name_pattern = f"{secrets.token_hex(8)}.{{number:d}}.nbc"
+        kernel_cache: Any = cast(Any, compiled)._cache  # what numba's types do not name
+        kernel_cache._cache_file._data_name_pattern = f"{secrets.token_hex(8)}.{{number:d}}.nbc"
+        kernel_cache._guard_against_spurious_io_errors = partial(suppress, OSError)
 
 
 @contextmanager

@@ -112,6 +112,16 @@ def test_what_two_processes_compile_at_the_same_time_is_not_taken_for_each_other
     assert _said(tmp_path, "at_the_same_time") == ["3.0", "6", "1"]
 
 
+def test_a_full_disk_stops_no_kernel(tmp_path: Path) -> None:
+    """A command ended with "File too large", and named no file."""
+    (tmp_path / "twice.py").write_text(_TWICE)
+    (tmp_path / "full.py").write_text(
+        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "import numpy as np\nfrom twice import one\nprint(one(np.array([3])))"
+    )
+    assert _said(tmp_path, "full") == ["6"]
+
+
 def test_where_a_kernel_is_kept_depends_on_the_kernels_that_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(a: tuple[float, ...]) -> float:
         return 2.0 * scale(a, 2.0)[0]
