@@ -65,7 +65,7 @@ class Agent:
         if plan.binding != "off":
             self._outbox.bind(identifiers(plan.binding))
         self._pause, self._paused = Pause(plan.outbox), False
-        self._time = DeviceClock(self._clock, plan.clock, self._outbox.anchor(), self._keep_anchor)
+        self._device_clock = DeviceClock(self._clock, plan.clock, self._outbox.anchor(), self._keep_anchor)
         self._wake = Wake()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._helpers: Helpers | None = None
@@ -74,12 +74,12 @@ class Agent:
 
             self._helpers = Helpers(self._outbox, plan.fleet, plan.device, self._queue_event)
         self._opening_keys = {topic_of("group_key", plan.fleet, group): group for group in plan.groups}
-        self._ticks = Ticker(self._outbox, self._time, entropy, self._silence_code, self._helpers)
-        self._ticks.begin(plan.streams, sensors)
+        self._ticker = Ticker(self._outbox, self._device_clock, entropy, self._silence_code, self._helpers)
+        self._ticker.begin(plan.streams, sensors)
         self._committed_topic = topic_of("committed", plan.fleet, plan.device)
         self._tables = {
             topic_of("table", plan.fleet, plan.device, stream.plan.stream): stream
-            for stream in self._ticks.streams
+            for stream in self._ticker.streams
             if stream.mechanism.offer is not None and plan.managed is None
         }
         self._signed_time = 0 if plan.managed is None else plan.managed.trusted.time
@@ -87,7 +87,7 @@ class Agent:
         if plan.managed is not None:
             from edge_agent.fleet_policy import FleetPolicy  # an agent with policies of its own does not need it
 
-            arguments = plan.fleet, plan.device, plan.managed, self._queue_event, self._ticks.switch
+            arguments = plan.fleet, plan.device, plan.managed, self._queue_event, self._ticker.switch
             self._fleet = FleetPolicy(*arguments, self._offer_table, self._now, self._clock.known_synchronised)
         policy_topics = () if self._fleet is None else self._fleet.topics
         self._status_topic = topic_of("status", plan.fleet, plan.device)
@@ -110,15 +110,15 @@ class Agent:
         self._connected_anew = True
         self._describing = Describing(plan.config, plan.descriptions, self._outbox, self._queue_event)
         self._cut_off = self._greeted = False
-        self._local = LocalStatus(plan.outbox)
+        self._local_status = LocalStatus(plan.outbox)
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
         self.refused = Counter(too_many=0)  # the network thread changes this count, and adds no other key
 
     def _now(self) -> float:
-        return self._time.now_us() / 1e6
+        return self._device_clock.now_us() / 1e6
 
     def _keep_anchor(self, anchor: Anchor) -> None:
-        with self._ticks.noting_failures():
+        with self._ticker.noting_failures():
             self._outbox.keep_anchor(anchor)
 
     def _silence_code(self, seconds: float) -> StatusCode | None:
@@ -134,14 +134,14 @@ class Agent:
         _log.warning("paused: no sensor is read, and nothing is drawn" if is_paused else "not paused any more")
         self._paused = is_paused
         if not is_paused:
-            self._ticks.forget_readings()
+            self._ticker.forget_readings()
             return
-        with self._ticks.noting_failures():
-            self._ticks.close_frames()
+        with self._ticker.noting_failures():
+            self._ticker.close_frames()
 
     def stop(self) -> None:
         """Ask the loop to drain and end; a signal handler or another thread may call this."""
-        self._ticks.stopping = True
+        self._ticker.stopping = True
         self._wake.set()
 
     def run(self) -> None:
@@ -150,23 +150,23 @@ class Agent:
         self._notifier.ready()
         is_drained = False
         try:
-            while not self._ticks.is_over:
+            while not self._ticker.is_over:
                 self._notifier.alive(time.monotonic())
                 if self._fleet is not None and self._fleet.trusted.time > self._signed_time:
                     self._signed_time = self._fleet.trusted.time  # a newer signed time can confirm the device's clock
-                    self._time.follow(self._signed_time)
+                    self._device_clock.follow(self._signed_time)
                 self._follow_pause()
-                self._ticks.catch_up()
+                self._ticker.catch_up()
                 self._communicate()
-                self._ticks.prepare()
-                is_busy = self._ticks.judge() or not self._events.empty()
-                self._clock.wait(self._wake, 0.0 if is_busy else self._ticks.seconds_to_tick())
+                self._ticker.prepare()
+                is_busy = self._ticker.judge() or not self._events.empty()
+                self._clock.wait(self._wake, 0.0 if is_busy else self._ticker.seconds_to_tick())
             self._notifier.stopping()
             is_drained = self._drain()
         finally:
             self._link.stop(in_order=is_drained)
-            self._ticks.sensors.close()
-            self._local.close()
+            self._ticker.sensors.close()
+            self._local_status.close()
             self._outbox.close()
 
     def _queue_event(self, event: Callable[[], None]) -> None:
@@ -199,10 +199,10 @@ class Agent:
             if self._link.connected:
                 self._sender.pump()
                 self._send_status()
-                self._describing.pump([stream.plan for stream in self._ticks.streams], self._publish_description)
+                self._describing.pump([stream.plan for stream in self._ticker.streams], self._publish_description)
         except sqlite3.Error as error:  # frames that were not sent or forgotten now will be, once there is room again
-            self._ticks.storage_failed(error)
-        self._local.answer(self._status_now)
+            self._ticker.storage_failed(error)
+        self._local_status.answer(self._status_now)
 
     def _watch_broker(self) -> None:
         """Log once when the broker cannot be reached, and when it is back."""
@@ -220,8 +220,8 @@ class Agent:
             _log.warning("broker %s:%d: %s; frames wait in the outbox", broker.host, broker.port, reason)
         self._cut_off = True
 
-    def _offer_table(self, name: str, payload: bytes) -> bool:
-        stream = next((stream for stream in self._ticks.streams if stream.plan.stream == name), None)
+    def _offer_table(self, stream_name: str, payload: bytes) -> bool:
+        stream = next((stream for stream in self._ticker.streams if stream.plan.stream == stream_name), None)
         return stream is not None and stream.offer_table(payload)
 
     def _connected(self) -> None:
@@ -236,12 +236,12 @@ class Agent:
 
     def _first_share(self) -> str:
         """Say when the first window or frame leaves, from the policies and the clock alone."""
-        if not self._ticks.streams:
+        if not self._ticker.streams:
             return "there is no policy yet"
-        if not self._time.anchors:
+        if not self._device_clock.anchors:
             return "the first share comes once the clock is set"
-        now_us = self._time.now_us()
-        departures = (stream.first_share_us(now_us) for stream in self._ticks.streams)
+        now_us = self._device_clock.now_us()
+        departures = (stream.first_share_us(now_us) for stream in self._ticker.streams)
         return first_share([departure_us for departure_us in departures if departure_us is not None], now_us)
 
     def _take_message(self, topic: str, payload: bytes) -> None:
@@ -268,21 +268,21 @@ class Agent:
 
     def _codes(self) -> tuple[StatusCode, ...]:
         """Return the codes of all troubles, with pauses and refused tables; none may depend on a reading."""
-        codes: set[str | None] = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
+        codes: set[str | None] = {self._ticker.storage_trouble, *(stream.trouble for stream in self._ticker.streams)}
         if self._link.last_error:
             codes.add(StatusCode.LINK)
         if self._paused:
             codes.add(StatusCode.PAUSED)
-        if self._time.uncertain:
+        if self._device_clock.uncertain:
             codes.add(StatusCode.CLOCK)
         if self._fleet is not None and self._fleet.ahead(self._now()):
             codes.add(StatusCode.GATEWAY_CLOCK)
-        if any(stream.refusal for stream in self._ticks.streams):
+        if any(stream.refusal for stream in self._ticker.streams):
             codes.add(StatusCode.TABLE_REFUSED)
         return tuple(code for code in StatusCode if code in codes)
 
     def _status(self, *, online: bool) -> Status:
-        streams = tuple(StreamStatus(s.plan.stream, s.plan.version, max(0, s.next_tick)) for s in self._ticks.streams)
+        streams = tuple(StreamStatus(s.plan.stream, s.plan.version, max(0, s.next_tick)) for s in self._ticker.streams)
         return Status(online, self._plan.program, self._outbox.frames.depth(), self._codes(), streams)
 
     def _send_status(self) -> None:
@@ -308,7 +308,7 @@ class Agent:
             "outbox_depth": self._outbox.frames.depth(),
             "outbox_bytes": self._outbox.frames.used(),
             "max_bytes": self._plan.max_bytes,
-            "not_drawn": self._ticks.not_drawn,
+            "not_drawn": self._ticker.not_drawn,
             "dropped": self._outbox.frames.dropped,
             "codes": self._codes(),
             "refused": self.refused + (Counter() if self._fleet is None else self._fleet.refused),
@@ -325,7 +325,7 @@ class Agent:
                     "watch": stream.watch.sentence() if stream.watch else "",
                     "own_epsilon": stream.watch.own_epsilon if stream.watch else None,
                 }
-                for stream in self._ticks.streams
+                for stream in self._ticker.streams
             ],
         }
 
@@ -339,7 +339,7 @@ class Agent:
             self._fleet.close()
         self._describing.close()
         try:
-            self._ticks.finish()
+            self._ticker.finish()
             deadline = time.monotonic() + self._plan.drain_seconds
             while self._outbox.frames.depth() and (seconds_left := deadline - time.monotonic()) > 0:
                 self._notifier.alive(time.monotonic())

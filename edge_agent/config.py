@@ -38,21 +38,21 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
     return lambda: _read_plan(wait_for_fields())
 
 
-def _read_plan(fields: Form) -> AgentPlan:
+def _read_plan(plan_fields: Form) -> AgentPlan:
     from fugu.mqtt import Broker  # here, so that the child is forked before it is loaded
 
-    if (managed := fields["managed"]) is not None:
+    if (managed := plan_fields["managed"]) is not None:
         from fugu.core.trust import unpack
 
         managed |= {"streams": tuple(managed["streams"]), "trusted": unpack(bytes.fromhex(managed["trusted"]))}
-    fields |= {
-        "broker": Broker(**fields["broker"]),
-        "clock": ClockSettings(**fields["clock"]),
-        "groups": tuple(fields["groups"]),
+    plan_fields |= {
+        "broker": Broker(**plan_fields["broker"]),
+        "clock": ClockSettings(**plan_fields["clock"]),
+        "groups": tuple(plan_fields["groups"]),
         "managed": managed and Managed(**managed),
-        "streams": tuple(StreamPlan.of(policy, sensor) for policy, sensor in fields["streams"]),
+        "streams": tuple(StreamPlan.of(policy, sensor) for policy, sensor in plan_fields["streams"]),
     }
-    return AgentPlan(**fields)
+    return AgentPlan(**plan_fields)
 
 
 def _validate(path: Path) -> Form:

@@ -36,25 +36,25 @@ def device_history(
     `drawn_ticks` has `DrawnTicks.document` by stream of the device; `policies` are the policies that the device runs.
     """
     own_history, default_history = _own_history(policy, drawn_ticks[policy.stream]), history_alone(policy)
-    names = related_names(policy)
+    peer_names = related_names(policy)
     peer_histories = [
         RelatedStream(f"{peer.device}/{peer.stream}", _own_history(peer, drawn_ticks[peer.stream]), (peer,))
         for peer in policies
-        if f"{peer.device}/{peer.stream}" in names and peer.stream in drawn_ticks
+        if f"{peer.device}/{peer.stream}" in peer_names and peer.stream in drawn_ticks
     ]
     return own_history._replace(beside=(*default_history.beside, *peer_histories))
 
 
 def _own_history(policy: AnyPolicy, document: Mapping[str, Any]) -> History:
-    rows = [Drawn(*row) for row in document["rows"]]
-    if not rows:
+    drawn_rows = [Drawn(*row) for row in document["rows"]]
+    if not drawn_rows:
         return history_alone(policy)
     editions = {int(number): Edition(*edition) for number, edition in document["editions"].items()}
     current = _edition(policy)
     # A version whose document was replaced under the same number is another policy.
     versions = {number: policy.version if edition == current else -number for number, edition in editions.items()}
     noises = {versions[number]: Noise.read(edition.noise) for number, edition in editions.items()}
-    return history_of([row._replace(version=versions[row.version]) for row in rows], noises)
+    return history_of([row._replace(version=versions[row.version]) for row in drawn_rows], noises)
 
 
 def descriptions(config: Path, drawn_ticks: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> int:
 
     def date_streams() -> Answer:
         documents = descriptions(Path(config), json.load(sys.stdin))
-        return {"descriptions": {stream: message.encode().decode() for stream, message in documents.items()}}
+        return {"descriptions": {stream: description.encode().decode() for stream, description in documents.items()}}
 
     sys.stdout.write(json.dumps(answer_of(date_streams)))
     return 0

@@ -36,9 +36,9 @@ class Describing:
         self._config, self._outbox = config, outbox
         self._descriptions = dict(descriptions)
         self._due: dict[str, str] = {}
-        self._shape_dated: object = None
+        self._dated_shape: object = None
         self._next_dating = 0.0
-        self._dating = False
+        self._is_dating = False
         self._child = Child("edge_agent.dating", "the process that dates promises", _SECONDS, queue)
 
     def connected(self) -> None:
@@ -50,10 +50,10 @@ class Describing:
         if not self._descriptions:
             return
         shape = self._shape()
-        if shape != self._shape_dated:
-            if not self._dating and time.monotonic() >= self._next_dating:
+        if shape != self._dated_shape:
+            if not self._is_dating and time.monotonic() >= self._next_dating:
                 self._begin_dating(streams, shape)
-            if self._shape_dated is None:
+            if self._dated_shape is None:
                 return  # the description by the policy alone is not true any more
         for stream, text in list(self._due.items()):
             if not publish(stream, text):
@@ -66,21 +66,21 @@ class Describing:
 
     def _shape(self) -> object:
         """Return first ticks and editions of all rows: dates depend on them. `None` if policies say everything."""
-        rows = {name: self._outbox.drawn(name) for name in self._descriptions}  # streams may depend on one another
-        return None if all(ticks.unchanged for ticks in rows.values()) else [ticks.shape for ticks in rows.values()]
+        drawn_ticks = [self._outbox.drawn(stream) for stream in self._descriptions]  # streams may depend on one another
+        return None if all(ticks.unchanged for ticks in drawn_ticks) else [ticks.shape for ticks in drawn_ticks]
 
     def _begin_dating(self, plans: Sequence[StreamPlan], shape: object) -> None:
         """Date all streams in a process of its own."""
         request = {plan.stream: self._outbox.drawn_document(plan) for plan in plans}
-        self._dating, self._next_dating = True, time.monotonic() + _REST_SECONDS
+        self._is_dating, self._next_dating = True, time.monotonic() + _REST_SECONDS
         arguments = (self._config, str(os.getpid()))
         self._child.ask(arguments, json.dumps(request).encode(), lambda answer: self._take_dates(answer, shape))
 
     def _take_dates(self, answer: Mapping[str, object], shape: object) -> None:
-        self._dating, self._shape_dated = False, shape
+        self._is_dating, self._dated_shape = False, shape
         texts = answer.get("descriptions")
         if not isinstance(texts, dict):
             _log.warning("streams are not described, since when they are true cannot be said: %s", answer.get("detail"))
-            texts, self._shape_dated, self._next_dating = {}, (), time.monotonic() + _RETRY_SECONDS
+            texts, self._dated_shape, self._next_dating = {}, (), time.monotonic() + _RETRY_SECONDS
         # A stream that is not in the answer has another policy on disk by now.
         self._descriptions, self._due = {**dict.fromkeys(self._descriptions, ""), **texts}, dict(texts)

@@ -54,13 +54,13 @@ def try_sensors(plans: Sequence[StreamPlan], patience: float | None = None) -> l
     if patience is None:
         patience = max([PATIENCE_SECONDS, *(_LONGER.get(plan.sensor.get("kind", ""), 0.0) for plan in plans)])
     sensors = open_sensors(plans)
-    different_sensors = dict.fromkeys(sensors)  # streams share them
+    separate_sensors = dict.fromkeys(sensors)  # streams share them
     trials = [_Trial(plan, sensor) for plan, sensor in zip(plans, sensors, strict=True)]
     try:
         deadline, pause_seconds, tick = time.monotonic() + patience, 0.02, 0
         while True:
             has_trouble = [bool(sensor.trouble) for sensor in sensors]  # read before a reading that may come with it
-            readings = {sensor: sensor.read(tick) for sensor in different_sensors}
+            readings = {sensor: sensor.read(tick) for sensor in separate_sensors}
             for trial, sensor in zip(trials, sensors, strict=True):
                 reading = readings[sensor]
                 trial.observe(tick, None if reading is None else reading.reveal())
@@ -73,7 +73,7 @@ def try_sensors(plans: Sequence[StreamPlan], patience: float | None = None) -> l
                 time.sleep(min(pause_seconds, seconds_left))
                 pause_seconds *= 1.5  # so a function is called, or a command run, about ten times at most
     finally:
-        for sensor in different_sensors:
+        for sensor in separate_sensors:
             sensor.close()
 
 
@@ -248,8 +248,8 @@ def _check_binding(config: AgentConfig) -> Findings:
 
 def _check_local_brokers(config: AgentConfig) -> Findings:
     """Check whether only this machine can reach the brokers that sensors read, as far as the system tells."""
-    pairs = {(stream.sensor.host, stream.sensor.port) for stream in config.streams if stream.sensor.kind == "mqtt"}
-    for host, port in sorted(pairs):
+    addresses = {(stream.sensor.host, stream.sensor.port) for stream in config.streams if stream.sensor.kind == "mqtt"}
+    for host, port in sorted(addresses):
         if host.startswith("/"):
             yield private_socket("local broker", Path(host))
         else:

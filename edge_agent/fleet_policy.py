@@ -80,7 +80,7 @@ class FleetPolicy:
         self._judge = Child("edge_agent.judge", "the check of a document", JUDGE_SECONDS, queue)
         self._is_judging = False
         self._newest_judgement = b"", "", ""  # digest of the document, reason and detail of a refusal
-        self._refused = 0
+        self._refused_count = 0
         self.refused: Counter[str] = Counter()
         self._retries: dict[str, tuple[float, bytes]] = {}
         self._newest_refused = b""
@@ -113,8 +113,8 @@ class FleetPolicy:
 
     def maintain(self, now: float) -> None:
         """Judge documents again whose reason for a refusal may have passed; `now` is a monotonic time in seconds."""
-        for topic, (due, payload) in list(self._retries.items()):
-            if now >= due and not self._is_judging:
+        for topic, (retry_time, payload) in list(self._retries.items()):
+            if now >= retry_time and not self._is_judging:
                 self._waiting.setdefault(topic, payload)
                 self._retries[topic] = math.inf, payload
                 self._judge_next()
@@ -132,7 +132,7 @@ class FleetPolicy:
         """Return topic and bytes of the policy status at a Unix time; `None` if it is unchanged, unless reconnected."""
         trusted = self.trusted
         is_stale = trusted.stale(int(seconds), self.managed.fresh_seconds or 0)
-        status = PolicyStatus(trusted.version, *self._newest_judgement, self._refused, is_stale)
+        status = PolicyStatus(trusted.version, *self._newest_judgement, self._refused_count, is_stale)
         if status == self._last_status and not is_reconnected:
             return None
         self._last_status = status
@@ -176,7 +176,7 @@ class FleetPolicy:
         self._is_far_ahead = self._is_far_ahead or reason == Reason.FAR_AHEAD
         kind, digest = self._kinds[topic], _digest(payload)
         is_repeated = self._answers.get(topic) == (digest, reason)
-        self._refused += kind != "policy" or not is_repeated
+        self._refused_count += kind != "policy" or not is_repeated
         self._newest_judgement = digest, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
         if kind == "policy":
             if not is_repeated:
@@ -193,7 +193,7 @@ class FleetPolicy:
         kind = self._kinds[topic]
         if kind == "table":
             if not self._offer_table(answer["stream"], base64.b64decode(answer["table"])):
-                self._refused += 1
+                self._refused_count += 1
                 self.refused["table"] += 1
             return
         if answer["changes"]:

@@ -33,8 +33,8 @@ class Pause:
 
     def __init__(self, outbox: str | Path) -> None:
         self.path = Path(f"{outbox}.pause")
-        self._seen: tuple[int, ...] = ()
-        self._until = -math.inf
+        self._fingerprint: tuple[int, ...] = ()
+        self._pause_end = -math.inf
 
     def holds(self, now: float) -> bool:
         """True if the device is paused at a Unix time in seconds, also if the file cannot be read or understood."""
@@ -45,9 +45,9 @@ class Pause:
         except OSError:
             return True
         fingerprint = file_status.st_ino, file_status.st_mtime_ns, file_status.st_size
-        if fingerprint != self._seen:
-            self._seen, self._until = fingerprint, self._read()
-        return not now >= self._until
+        if fingerprint != self._fingerprint:
+            self._fingerprint, self._pause_end = fingerprint, self._read_end()
+        return not now >= self._pause_end
 
     def begin(self, pause_end: float | None) -> None:
         """Pause until a Unix time in seconds, or for ever if None. Raises FuguError if the file cannot be written."""
@@ -60,10 +60,10 @@ class Pause:
         except OSError as error:
             raise LocalStatusError(f"cannot remove {self.path}: {error.strerror}") from None
 
-    def _read(self) -> float:
+    def _read_end(self) -> float:
         try:
-            text = self.path.read_text(encoding="utf-8").strip()
-            return float(text) if text else math.inf
+            end_text = self.path.read_text(encoding="utf-8").strip()
+            return float(end_text) if end_text else math.inf
         except (OSError, ValueError):
             return math.inf
 

@@ -65,9 +65,9 @@ class Measurer:
 
     def __init__(self, plan: PointSource, entropy: Entropy) -> None:
         self._plan = plan
-        self._below = uniform_below(entropy)
+        self._draw_below = uniform_below(entropy)
         self._constraints = ConstraintSets(plan.measurement)
-        self._tables = tuple(self._centred(table) for table in plan.tables)
+        self._tables = tuple(self._with_centres(table) for table in plan.tables)
         self._fallback = self._tables[0]
         self._arrived: dict[int, _Centred] = {}
 
@@ -78,13 +78,13 @@ class Measurer:
         """
         table, centres = self._table_at(tick, shift)
         if state is None:
-            state = public_row(self._below(SCALE), len(self._plan.measurement.coordinates))
+            state = public_row(self._draw_below(SCALE), len(self._plan.measurement.coordinates))
         noise = table.noise
         if isinstance(noise, NoiseTable):
-            return Released(table.number, noise.points[noise.draw(state, self._below(SCALE))])
-        return Released(table.number, noise.draw(centres[state], self._below))
+            return Released(table.number, noise.points[noise.draw(state, self._draw_below(SCALE))])
+        return Released(table.number, noise.draw(centres[state], self._draw_below))
 
-    def _centred(self, table: TimedTable) -> _Centred:
+    def _with_centres(self, table: TimedTable) -> _Centred:
         noise = table.noise
         return _Centred(table, () if isinstance(noise, NoiseTable) else self._plan.measurement.centres(noise.likely))
 
@@ -122,7 +122,7 @@ class Measurer:
             raise FuguError(f"table {table.number} is for a set of states that is never the possible one")
         if (table_before := self._arrived.get(table.number)) is None:
             check_noise(self._plan.measurement, table.noise, table.constraint)
-            new_table = self._centred(table)
+            new_table = self._with_centres(table)
         elif (table_before.table.constraint, table_before.table.noise) != (table.constraint, table.noise):
             raise FuguError(f"table {table.number} has come before, with other content")
         else:

@@ -89,28 +89,28 @@ class OpenFrame:
 
     Attributes:
         drawn: the ticks that were drawn, by policy.
-        reserved: the last reserved tick on the disk: no tick above it was ever drawn.
-        last: the last tick that was drawn, or may have been drawn before a restart.
+        reserved_tick: the last reserved tick on the disk: no tick above it was ever drawn.
+        last_tick: the last tick that was drawn, or may have been drawn before a restart.
         last_framed: the last tick of the frame before.
-        shift, since: how many ticks the numbers are ahead of the wall clock, and the first tick with this shift.
+        shift, since_tick: how many ticks the numbers are ahead of the wall clock, and the first tick with this shift.
         first: tick of the first output.
         version, frame_ticks, bits: of the policy that drew the outputs.
         outputs: the outputs of this frame so far, one for each tick.
-        stored: how many of the outputs are on the disk.
+        stored_count: how many of the outputs are on the disk.
     """
 
     drawn: DrawnTicks
-    reserved: int
-    last: int
+    reserved_tick: int
+    last_tick: int
     last_framed: int
     shift: int = 0
-    since: int = 0
+    since_tick: int = 0
     first: int = 0
     version: int = 0
     frame_ticks: int = 0
     bits: int = 0
     outputs: list[bytes] = field(default_factory=list)
-    stored: int = 0
+    stored_count: int = 0
 
     def takes_tick(self, plan: StreamPlan, tick: int) -> bool:
         """True if the output of a tick belongs into this frame."""
@@ -123,10 +123,10 @@ class OpenFrame:
             self.first, self.version, self.frame_ticks, self.bits = tick, version, frame_ticks, bits
         self.outputs.append(output)
 
-    def rows(self) -> list[tuple[int, bytes, int, int, int]]:
+    def unstored_rows(self) -> list[tuple[int, bytes, int, int, int]]:
         """Return the outputs that are not on the disk, as rows: tick, output, version, frame_ticks, bits."""
         head_fields = self.version, self.frame_ticks, self.bits
-        return [(self.first + i, self.outputs[i], *head_fields) for i in range(self.stored, len(self.outputs))]
+        return [(self.first + i, self.outputs[i], *head_fields) for i in range(self.stored_count, len(self.outputs))]
 
     def encode(self) -> bytes:
         """Encode the outputs as a frame of symbols, or of points if `bits` is 0, padded to a full frame."""
@@ -182,7 +182,7 @@ class Outbox:
         self.path = Path(path)
         retention = retention or Keeping()
         self._by_tick = retention.by_tick
-        self._open: dict[str, OpenFrame] = {}
+        self._open_frames: dict[str, OpenFrame] = {}
         was_empty = False
         with suppress(OSError):
             was_empty = self.path.stat().st_size == 0
@@ -242,11 +242,11 @@ class Outbox:
                     self._db.execute("DELETE FROM binding")
                     self._db.executemany("INSERT INTO binding VALUES (?, ?)", sorted(digests))
 
-    def know_watermarks_by(self, key: bytes) -> None:
+    def know_watermarks_by(self, watermark_key: bytes) -> None:
         """Let `counter` count watermarks under this key; with another key it begins again at 0. Raises OutboxError."""
         with self._naming_file(), transaction(self._db):
             salt, stored_digest = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()
-            if (digest := hashlib.sha256(salt + key).digest()) == stored_digest:
+            if (digest := hashlib.sha256(salt + watermark_key).digest()) == stored_digest:
                 return
             self._db.execute("UPDATE device SET watermark_key = ?, counter = '0'", (digest,))
         self.counter = self._stored_counter = 0
@@ -268,31 +268,31 @@ class Outbox:
 
         Raises OutboxError if the stream's clock has changed.
         """
-        row = self._db.execute(
+        stream_row = self._db.execute(
             "SELECT epoch_us, period_us, reserved, last_framed, shift, since FROM intact_streams WHERE stream = ?",
             (plan.stream,),
         ).fetchone()
-        if row is None:
-            row = plan.epoch_us, plan.period_us, -1, -1, 0, 0
-            self._db.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?)", (plan.stream, *row))
-        if row[:2] != (plan.epoch_us, plan.period_us):  # its ticks would mean other moments
+        if stream_row is None:
+            stream_row = plan.epoch_us, plan.period_us, -1, -1, 0, 0
+            self._db.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?)", (plan.stream, *stream_row))
+        if stream_row[:2] != (plan.epoch_us, plan.period_us):  # its ticks would mean other moments
             raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
-        frame = OpenFrame(DrawnTicks(self._db, plan.stream), row[2], row[2], *row[3:])
+        frame = OpenFrame(DrawnTicks(self._db, plan.stream), stream_row[2], stream_row[2], *stream_row[3:])
         query = "SELECT tick, output, version, frame_ticks, bits FROM intact_pending WHERE stream = ? ORDER BY tick"
         for pending_row in self._db.execute(query, (plan.stream,)):
             frame.add(*pending_row)
-        frame.stored = len(frame.outputs)
-        frame.drawn.extend_to(max(frame.last_framed, frame.first + frame.stored - 1 if frame.outputs else -1))
-        return self._open.setdefault(plan.stream, frame).last
+        frame.stored_count = len(frame.outputs)
+        frame.drawn.extend_to(max(frame.last_framed, frame.first + frame.stored_count - 1 if frame.outputs else -1))
+        return self._open_frames.setdefault(plan.stream, frame).last_tick
 
     def shift(self, stream: str) -> tuple[int, int]:
         """Return how many ticks a stream's numbers are ahead of the wall clock, and the first tick with this shift."""
-        frame = self._open[stream]
-        return frame.shift, frame.since
+        frame = self._open_frames[stream]
+        return frame.shift, frame.since_tick
 
     def drawn(self, stream: str) -> DrawnTicks:
         """Return the drawn ticks of a stream, by policy."""
-        return self._open[stream].drawn
+        return self._open_frames[stream].drawn
 
     def drawn_document(self, plan: StreamPlan) -> dict[str, Any]:
         """Return the drawn ticks of a stream, and the edition of its policy that runs, as JSON can carry them."""
@@ -300,20 +300,20 @@ class Outbox:
 
     def set_shift(self, plan: StreamPlan, shift: int, since_tick: int) -> None:
         """Set the shift of a stream from tick `since_tick` on, and force it to disk; the frame under way ends."""
-        frame = self._open[plan.stream]
-        if (frame.shift, frame.since) == (shift, since_tick):
+        frame = self._open_frames[plan.stream]
+        if (frame.shift, frame.since_tick) == (shift, since_tick):
             return
         with self._commit():
-            self._write_frame(plan.stream, frame, frame.reserved)
+            self._write_frame(plan.stream, frame, frame.reserved_tick)
             shift_row = (shift, since_tick, plan.stream)
             self._db.execute("UPDATE streams SET shift = ?, since = ? WHERE stream = ?", shift_row)
-        self._note_written(frame, frame.reserved)
-        frame.shift, frame.since = shift, since_tick
+        self._note_written(frame, frame.reserved_tick)
+        frame.shift, frame.since_tick = shift, since_tick
 
     def anchor(self) -> Anchor | None:
         """Return the anchor of the device's clock that was stored last; `None` if there is none."""
-        row = self._db.execute("SELECT boot, offset_us FROM intact_anchor").fetchone()
-        return None if row is None else Anchor(*row)
+        anchor_row = self._db.execute("SELECT boot, offset_us FROM intact_anchor").fetchone()
+        return None if anchor_row is None else Anchor(*anchor_row)
 
     def keep_anchor(self, anchor: Anchor) -> None:
         """Store the anchor of the device's clock."""
@@ -337,36 +337,36 @@ class Outbox:
         The report follows the newest durable one. After sqlite3.Error or OutboxFullError it must not be released any
         other way. Raises OutboxError for a window that is not later than every reported one.
         """
-        key = stream, report.window
+        window_key = stream, report.window
         with self._commit():
-            self._store_window(key, report.number, lambda previous: replace(report, previous=previous).encode())
+            self._store_window(window_key, report.number, lambda previous: replace(report, previous=previous).encode())
 
     def register_window(self, stream: str, window: Window) -> int:
         """Register a window. Return the last index ever committed, or -1.
 
         Raises OutboxError if the window's ticks have changed.
         """
-        ticks = (window.start, window.length, window.stride)
-        row = self._db.execute(
+        window_ticks = (window.start, window.length, window.stride)
+        window_row = self._db.execute(
             "SELECT start, length, stride, last_index FROM intact_windows WHERE stream = ? AND window = ?",
             (stream, window.name),
         ).fetchone()
-        if row is None:
-            self._db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, -1)", (stream, window.name, *ticks))
+        if window_row is None:
+            self._db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, -1)", (stream, window.name, *window_ticks))
             return -1
-        if row[:3] != ticks:
+        if window_row[:3] != window_ticks:
             raise OutboxError(f"the ticks of window {stream}/{window.name} have changed: give the window a new name")
-        return int(row[3])
+        return int(window_row[3])
 
     @contextmanager
     def forgets_if_refused(self) -> Iterator[None]:
         """If the context fails, forget streams and windows that were registered inside it."""
-        frames_before, tables = dict(self._open), (("streams", "stream"), ("windows", "stream, window"))
+        frames_before, tables = dict(self._open_frames), (("streams", "stream"), ("windows", "stream, window"))
         stored_rows = [set(self._db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
         try:
             yield
         except BaseException:
-            self._open = frames_before
+            self._open_frames = frames_before
             with suppress(sqlite3.Error), transaction(self._db):
                 for (table, key), old_rows in zip(tables, stored_rows, strict=True):
                     new_rows = [row for row in self._db.execute(f"SELECT {key} FROM {table}") if row not in old_rows]
@@ -379,11 +379,11 @@ class Outbox:
 
         After sqlite3.Error or OutboxFullError the tick must not be drawn.
         """
-        frame = self._open[plan.stream]
+        frame = self._open_frames[plan.stream]
         frame_end = tick + plan.frame_ticks - 1
         if frame.outputs and not frame.takes_tick(plan, tick):
             self._seal_frame(plan, frame, frame_end)
-        if plan.noise is not None and (not frame.outputs if self._by_tick else tick > frame.reserved):
+        if plan.noise is not None and (not frame.outputs if self._by_tick else tick > frame.reserved_tick):
             self._begin_frame(plan, frame, frame_end)
 
     def append(self, plan: StreamPlan, tick: int, output: bytes | None) -> None:
@@ -395,8 +395,8 @@ class Outbox:
             OutboxFullError: there is no room.
             OutboxError: the tick is not later than every tick before.
         """
-        frame = self._open[plan.stream]
-        if tick <= frame.last:
+        frame = self._open_frames[plan.stream]
+        if tick <= frame.last_tick:
             raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
         frame.drawn.note(tick, plan.version, plan.noise_bound)
         self.reserve(plan, tick)
@@ -406,27 +406,27 @@ class Outbox:
                 self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (tick, plan.stream))
                 if row is not None:
                     self._db.execute("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", (plan.stream, tick, output, *row))
-            frame.reserved = tick
-        frame.last = tick
+            frame.reserved_tick = tick
+        frame.last_tick = tick
         if row is None or output is None:
             return
         frame.add(tick, output, *row)
-        frame.stored = len(frame.outputs) if self._by_tick else frame.stored
+        frame.stored_count = len(frame.outputs) if self._by_tick else frame.stored_count
         if len(frame.outputs) >= plan.frame_ticks:
             self._seal_frame(plan, frame, tick + plan.frame_ticks)
 
     def close_frame(self, plan: StreamPlan) -> None:
         """Close the frame under way, if it has outputs, and force it to disk."""
-        if (frame := self._open[plan.stream]).outputs:
-            self._seal_frame(plan, frame, frame.reserved)
+        if (frame := self._open_frames[plan.stream]).outputs:
+            self._seal_frame(plan, frame, frame.reserved_tick)
 
     def finish(self) -> None:
         """Close all frames, and give back the ticks that are reserved beyond them. Call this after the last draw."""
         with self._commit():
-            for stream, frame in self._open.items():
-                self._write_frame(stream, frame, frame.last)
-        for frame in self._open.values():
-            self._note_written(frame, frame.last)
+            for stream, frame in self._open_frames.items():
+                self._write_frame(stream, frame, frame.last_tick)
+        for frame in self._open_frames.values():
+            self._note_written(frame, frame.last_tick)
 
     def append_windows(self, plan: StreamPlan, windows: Sequence[tuple[Window, int, int, Sequence[int]]]) -> None:
         """Make frames of the noisy counts of ended windows; force them to disk with the outputs of their ticks.
@@ -435,20 +435,20 @@ class Outbox:
         After sqlite3.Error or OutboxFullError the counts must not be released any other way. Raises OutboxError for a
         window that is not later than every committed window of its name.
         """
-        frame = self._open[plan.stream]
-        reserved = max(frame.reserved, frame.last)
+        frame = self._open_frames[plan.stream]
+        reserved_tick = max(frame.reserved_tick, frame.last_tick)
         frame.drawn.changed |= plan.noise is None  # no frame of symbols makes these ticks durable
         with self._commit():
-            for window, index, observed, counts in windows:
-                head_fields = plan.version, frame.shift, window.name, window.ticks(index)
-                encode = partial(window_frame, *head_fields, index=index, observed=observed, counts=counts)
-                self._store_window((plan.stream, window.name), index, encode)
-            if reserved > frame.reserved:
-                self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (reserved, plan.stream))
-            pending_rows = [(plan.stream, *row) for row in frame.rows()]
+            for window, window_index, observed, counts in windows:
+                head_fields = plan.version, frame.shift, window.name, window.ticks(window_index)
+                encode = partial(window_frame, *head_fields, index=window_index, observed=observed, counts=counts)
+                self._store_window((plan.stream, window.name), window_index, encode)
+            if reserved_tick > frame.reserved_tick:
+                self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (reserved_tick, plan.stream))
+            pending_rows = [(plan.stream, *row) for row in frame.unstored_rows()]
             self._db.executemany("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", pending_rows)
-        frame.reserved = reserved
-        frame.stored = len(frame.outputs)
+        frame.reserved_tick = reserved_tick
+        frame.stored_count = len(frame.outputs)
 
     def close(self) -> None:
         """Store deletions and the counter that wait for a transaction, and close the file."""
@@ -462,7 +462,7 @@ class Outbox:
     def _commit(self, *, is_forced: bool = True) -> Iterator[None]:
         """Run a transaction, which also stores the watermark counter and changed rows of drawn ticks."""
         counter = self.counter
-        changed_ticks = [frame.drawn for frame in self._open.values() if frame.drawn.changed]
+        changed_ticks = [frame.drawn for frame in self._open_frames.values() if frame.drawn.changed]
         with self.frames.changing(is_forced=is_forced):
             if counter != self._stored_counter:
                 self._db.execute("UPDATE device SET counter = ?", (str(counter),))
@@ -471,20 +471,20 @@ class Outbox:
             yield
         self._stored_counter = counter
         for ticks in changed_ticks:
-            ticks.stored()
+            ticks.note_stored()
 
-    def _store_window(self, key: tuple[str, str], index: int, encode: Callable[[int], bytes]) -> None:
+    def _store_window(self, window_key: tuple[str, str], index: int, encode: Callable[[int], bytes]) -> None:
         """Store the frame or report of a window, in a transaction; `encode` takes the index of the window before."""
         (last_index,) = self._db.execute(
-            "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", key
+            "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", window_key
         ).fetchone()
         if last_index >= index:
-            raise OutboxError(f"window {index} of {sequence_name(*key)} was committed before")
+            raise OutboxError(f"window {index} of {sequence_name(*window_key)} was committed before")
         payload = encode(last_index)
         if not self.frames.make_room(len(payload)):
             raise self._full_error()
-        self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))
-        self.frames.add(sequence_name(*key), last_index, index, payload)
+        self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *window_key))
+        self.frames.add(sequence_name(*window_key), last_index, index, payload)
 
     def _begin_frame(self, plan: StreamPlan, frame: OpenFrame, frame_end: int) -> None:
         frame_bytes = _frame_bytes(plan)
@@ -493,7 +493,7 @@ class Outbox:
                 if (has_room := self.frames.make_room(frame_bytes)) and not self._by_tick:
                     self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (frame_end, plan.stream))
             if has_room and not self._by_tick:
-                frame.reserved = frame_end
+                frame.reserved_tick = frame_end
         if not has_room:
             raise self._full_error()
 
@@ -503,27 +503,27 @@ class Outbox:
     def _seal_frame(self, plan: StreamPlan, frame: OpenFrame, frame_end: int) -> None:
         """Write the frame under way, and reserve ticks up to `frame_end` if there is room for their frame."""
         with self._commit():
-            reserved = frame.reserved
+            reserved_tick = frame.reserved_tick
             if not self._by_tick and self.frames.make_room(_frame_bytes(plan)):
-                reserved = max(reserved, frame_end)
-            self._write_frame(plan.stream, frame, reserved)
-        self._note_written(frame, reserved)
+                reserved_tick = max(reserved_tick, frame_end)
+            self._write_frame(plan.stream, frame, reserved_tick)
+        self._note_written(frame, reserved_tick)
 
-    def _write_frame(self, stream: str, frame: OpenFrame, reserved: int) -> None:
+    def _write_frame(self, stream: str, frame: OpenFrame, reserved_tick: int) -> None:
         last_framed = frame.last_framed
         if frame.outputs:
             last_framed = frame.first + len(frame.outputs) - 1
             self.frames.add(stream, frame.last_framed, last_framed, frame.encode())
             self._db.execute("DELETE FROM pending WHERE stream = ?", (stream,))
         self._db.execute(
-            "UPDATE streams SET reserved = ?, last_framed = ? WHERE stream = ?", (reserved, last_framed, stream)
+            "UPDATE streams SET reserved = ?, last_framed = ? WHERE stream = ?", (reserved_tick, last_framed, stream)
         )
 
-    def _note_written(self, frame: OpenFrame, reserved: int) -> None:
+    def _note_written(self, frame: OpenFrame, reserved_tick: int) -> None:
         if frame.outputs:
             frame.last_framed = frame.first + len(frame.outputs) - 1
-            frame.outputs, frame.stored = [], 0
-        frame.reserved = reserved
+            frame.outputs, frame.stored_count = [], 0
+        frame.reserved_tick = reserved_tick
 
 
 def _frame_bytes(plan: StreamPlan) -> int:

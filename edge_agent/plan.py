@@ -55,9 +55,9 @@ class StreamPlan:
     def of(cls, form: Form, sensor: Form) -> StreamPlan:
         """Make the plan from the form of a verified policy (`edge_agent.enrolled.policy_form`), and its sensor."""
         policy = read_policy(bytes.fromhex(form["compiled"]))
-        names = ("stream", "version", "valid_from", "frame_ticks", "epoch_us", "period_us", "discretiser", "sums")
+        field_names = ("stream", "version", "valid_from", "frame_ticks", "epoch_us", "period_us", "discretiser", "sums")
         return cls(
-            **{name: getattr(policy, name) for name in names},
+            **{name: getattr(policy, name) for name in field_names},
             valid_until=policy.valid_until or None,
             noise=_noise_source(policy, form),
             sensor=sensor,

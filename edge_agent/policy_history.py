@@ -43,10 +43,10 @@ class DrawnTicks:
     def __init__(self, db: Database, stream: str) -> None:
         self._stream = stream
         query = "SELECT edition, version, noise FROM intact_editions WHERE stream = ?"
-        self._editions = {number: Edition(*fields) for number, *fields in db.execute(query, (stream,))}
+        self._editions = {edition_number: Edition(*fields) for edition_number, *fields in db.execute(query, (stream,))}
         query = "SELECT first, last, edition, begin FROM intact_drawn WHERE stream = ?"
         self._timeline = Timeline((Drawn(*row) for row in db.execute(query, (stream,))), MOST_ROWS)
-        self.stored()
+        self.note_stored()
 
     def extend_to(self, last_tick: int) -> None:
         """Let the last row go on to `last_tick`, the last durable tick, unless the row began later."""
@@ -71,18 +71,18 @@ class DrawnTicks:
         self.changed = True
 
     def store(self, db: Database) -> None:
-        """Write changed rows and editions, within a transaction; call `stored` after the transaction."""
+        """Write changed rows and editions, within a transaction; call `note_stored` after the transaction."""
         old_rows, new_rows = self._timeline.stored, self._rows_by_key()
         removed_keys = [(self._stream, first) for first, edition in old_rows if (first, edition) not in new_rows]
         db.executemany("DELETE FROM drawn WHERE stream = ? AND first = ?", removed_keys)
-        rows = [(self._stream, *row[:4]) for key, row in new_rows.items() if old_rows.get(key) != row]
-        db.executemany("INSERT OR REPLACE INTO drawn VALUES (?, ?, ?, ?, ?)", rows)
+        changed_rows = [(self._stream, *row[:4]) for key, row in new_rows.items() if old_rows.get(key) != row]
+        db.executemany("INSERT OR REPLACE INTO drawn VALUES (?, ?, ?, ?, ?)", changed_rows)
         unused_editions = [(self._stream, number) for number in self._stored_editions if number not in self._editions]
         db.executemany("DELETE FROM editions WHERE stream = ? AND edition = ?", unused_editions)
         editions = [(self._stream, *pair) for pair in self._editions.items() if pair[0] not in self._stored_editions]
         db.executemany("INSERT INTO editions VALUES (?, ?, ?, ?)", [(*key, *edition) for *key, edition in editions])
 
-    def stored(self) -> None:
+    def note_stored(self) -> None:
         """Note that the changes are stored."""
         self._timeline.stored = self._rows_by_key()
         self._stored_editions = dict(self._editions)

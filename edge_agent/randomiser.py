@@ -69,9 +69,9 @@ def system_entropy() -> Entropy:
     def fill(buffer: memoryview) -> None:
         filled_bytes = 0
         while filled_bytes < len(buffer):
-            if not (count := source.readinto(buffer[filled_bytes:])):
+            if not (read_bytes := source.readinto(buffer[filled_bytes:])):
                 raise OSError("the operating system's random generator gives no bytes")
-            filled_bytes += count
+            filled_bytes += read_bytes
 
     return fill
 

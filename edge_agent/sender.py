@@ -26,19 +26,19 @@ class Sender:
         key: key of the gateway's watermarks; None takes anybody's watermarks, with the grace period.
     """
 
-    def __init__(self, outbox: Outbox, link: Link, plan: AgentPlan, key: bytes | None = None) -> None:
-        if key is not None:
-            outbox.know_watermarks_by(key)
+    def __init__(self, outbox: Outbox, link: Link, plan: AgentPlan, watermark_key: bytes | None = None) -> None:
+        if watermark_key is not None:
+            outbox.know_watermarks_by(watermark_key)
         self._outbox = outbox
         self._link = link
         self._plan = plan
         self._address = plan.fleet, plan.device
-        self._key = key
+        self._watermark_key = watermark_key
         self._sent_through = 0
-        self._resend: list[int] = []
+        self._resend_ids: list[int] = []
         self._in_flight: dict[tuple[int, int], int] = {}  # by the link's client, and its message id
-        self._progress = time.monotonic()
-        self._patience = RESEND_SECONDS
+        self._progress_time = time.monotonic()
+        self._patience_seconds = RESEND_SECONDS
         self._sent_at: dict[int, float] = {}
         # The last frame that was sent again because no answer came, and how many frames were sent again then.
         self._probe_end = self._probe_count = 0
@@ -54,18 +54,19 @@ class Sender:
 
         Frames that the broker may have lost follow after `RESEND_SECONDS`.
         """
-        lost_keys = [key for key in self._in_flight if key[0] != self._link.clients]
-        self._resend = sorted({*self._resend, *map(self._in_flight.pop, lost_keys)})
-        self._progress = time.monotonic()
-        self._patience = RESEND_SECONDS
+        lost_publications = [publication for publication in self._in_flight if publication[0] != self._link.clients]
+        self._resend_ids = sorted({*self._resend_ids, *map(self._in_flight.pop, lost_publications)})
+        self._progress_time = time.monotonic()
+        self._patience_seconds = RESEND_SECONDS
 
     def _send_next(self) -> bool:
-        is_first_send = not self._resend
-        if (frame := self._outbox.frames.next(self._sent_through if is_first_send else self._resend[0] - 1)) is None:
-            self._resend.clear()
+        is_first_send = not self._resend_ids
+        frame_before = self._sent_through if is_first_send else self._resend_ids[0] - 1
+        if (frame := self._outbox.frames.next(frame_before)) is None:
+            self._resend_ids.clear()
             return not is_first_send
-        frame_id, name, payload = frame
-        stream, _, window = name.partition("/")
+        frame_id, sequence, payload = frame
+        stream, _, window = sequence.partition("/")
         kind: Kind = "report" if payload[0] == Report.SCHEMA else "window" if window else "symbols"
         topic = topic_of(kind, *self._address, stream)
         if (mid := self._link.publish(topic, payload)) is None:
@@ -73,7 +74,7 @@ class Sender:
         if is_first_send:
             self._sent_through = frame_id
         else:
-            self._resend.pop(0)
+            self._resend_ids.pop(0)
         self._in_flight[self._link.clients, mid] = frame_id
         self._sent_at[frame_id] = time.monotonic()
         return True
@@ -86,40 +87,40 @@ class Sender:
             self._sent_at.pop(frame_id, None)
             self._note_progress()
 
-    def committed(self, message: Committed) -> bool:
+    def committed(self, watermark: Committed) -> bool:
         """Forget the frames that a watermark says are durable, of those that have been sent since the start.
 
         With a key, False if the watermark is not the gateway's, or not newer than every one before. After sqlite3.Error
         nothing is lost.
         """
-        if self._key is not None and not (
-            message.counter > self._outbox.counter and message.is_authentic(self._key, *self._address)
+        if self._watermark_key is not None and not (
+            watermark.counter > self._outbox.counter and watermark.is_authentic(self._watermark_key, *self._address)
         ):
             return False
         now = time.monotonic()
-        for commit in message.streams:
+        for commit in watermark.streams:
             forgotten_count, missing_ids = self._outbox.frames.forget_committed(
                 commit.stream,
                 commit.through,
                 commit.gaps,
                 sent_through=self._sent_through,
-                grace_seconds=self._plan.grace_seconds if self._key is None else 0.0,
+                grace_seconds=self._plan.grace_seconds if self._watermark_key is None else 0.0,
             )
             if forgotten_count:
                 self._note_progress()
             overdue_ids = [i for i in missing_ids if now - self._sent_at.get(i, -RESEND_SECONDS) >= RESEND_SECONDS / 2]
-            self._resend = sorted({*self._resend, *(i for i in overdue_ids if i <= self._sent_through)})
-        if self._key is not None:
-            self._outbox.counter = message.counter
-        if self._probe_end and not self._resend:
+            self._resend_ids = sorted({*self._resend_ids, *(i for i in overdue_ids if i <= self._sent_through)})
+        if self._watermark_key is not None:
+            self._outbox.counter = watermark.counter
+        if self._probe_end and not self._resend_ids:
             oldest = self._outbox.frames.next(0)
             if oldest is None or oldest[0] > self._probe_end:
                 self._send_oldest_again(2 * self._probe_count, latest_time=now - RESEND_SECONDS / 2)
         return True
 
     def _note_progress(self) -> None:
-        self._progress = time.monotonic()
-        self._patience = RESEND_SECONDS
+        self._progress_time = time.monotonic()
+        self._patience_seconds = RESEND_SECONDS
         self._sent_at = {i: seconds for i, seconds in self._sent_at.items() if i > self._sent_through - 10 * IN_FLIGHT}
 
     def _resend_unanswered(self) -> None:
@@ -128,19 +129,19 @@ class Sender:
         The gateway sees a gap by the frames that follow; but no frame follows while a device drains its outbox.
         """
         now = time.monotonic()
-        if self._in_flight or self._resend or now - self._progress < self._patience:
+        if self._in_flight or self._resend_ids or now - self._progress_time < self._patience_seconds:
             return
-        self._progress = now
-        self._patience = min(2 * self._patience, RESEND_SECONDS_MAX)
+        self._progress_time = now
+        self._patience_seconds = min(2 * self._patience_seconds, RESEND_SECONDS_MAX)
         self._send_oldest_again(IN_FLIGHT, latest_time=now)
 
     def _send_oldest_again(self, max_frames: int, latest_time: float) -> None:
         """Queue at most `max_frames` of the oldest frames that were sent up to a time, to be sent again."""
         self._probe_end = frame_id = 0
-        while len(self._resend) < max_frames and (frame := self._outbox.frames.next(frame_id)) is not None:
+        while len(self._resend_ids) < max_frames and (frame := self._outbox.frames.next(frame_id)) is not None:
             frame_id = frame[0]
             if frame_id > self._sent_through or self._sent_at.get(frame_id, latest_time) > latest_time:
                 break
-            self._resend.append(frame_id)
+            self._resend_ids.append(frame_id)
             self._probe_end = frame_id
-        self._probe_count = len(self._resend)
+        self._probe_count = len(self._resend_ids)

@@ -62,7 +62,7 @@ def device_key(outbox: str | Path) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
+class _OpeningKey:
     """An opening key that has arrived: its message, the bytes that the helper has signed, and the signature."""
 
     message: OpeningKey
@@ -83,11 +83,11 @@ class Helpers:
         self._device = device
         self._reporter = Child("edge_agent.reporter", "the process that encrypts reports", _PATIENCE_SECONDS, queue)
         self._seed = b""
-        self._stored: dict[str, StoredKey | None] = {}
-        self._roots: dict[str, bytes] = {}
-        self._heard: dict[str, _Key] = {}
-        self._waiting: dict[str, _Key] = {}
-        self._keys: dict[str, _Key] = {}
+        self._stored_keys: dict[str, StoredKey | None] = {}
+        self._helper_keys: dict[str, bytes] = {}
+        self._heard: dict[str, _OpeningKey] = {}
+        self._waiting: dict[str, _OpeningKey] = {}
+        self._opening_keys: dict[str, _OpeningKey] = {}
         self._busy: set[str] = set()
         self._warned: set[str] = set()
 
@@ -96,9 +96,9 @@ class Helpers:
 
         Nothing is read, so that nothing fails after plans were stored: `sums` has read which keys are the newest.
         """
-        self._roots = {group_sum.name: group_sum.helper for plan in plans for group_sum in plan.sums}
-        self._keys = {group: key for group, key in self._keys.items() if group in self._roots}
-        self._waiting |= {group: key for group, key in self._heard.items() if group in self._roots}
+        self._helper_keys = {group_sum.name: group_sum.helper for plan in plans for group_sum in plan.sums}
+        self._opening_keys = {group: key for group, key in self._opening_keys.items() if group in self._helper_keys}
+        self._waiting |= {group: key for group, key in self._heard.items() if group in self._helper_keys}
         self._check_keys()
 
     def sums(self, plan: StreamPlan, entropy: Entropy, shift: int) -> StreamSums:
@@ -106,7 +106,7 @@ class Helpers:
 
         FuguError if a window has changed, or the device has no key. sqlite3.Error if the outbox fails.
         """
-        self._stored |= {window_sum.name: self._outbox.opening_key(window_sum.name) for window_sum in plan.sums}
+        self._stored_keys |= {window_sum.name: self._outbox.opening_key(window_sum.name) for window_sum in plan.sums}
         self._seed = self._seed or device_key(self._outbox.path)
         last_numbers = [self._outbox.register_window(plan.stream, window_sum) for window_sum in plan.sums]
         return StreamSums(plan, last_numbers, entropy, self, shift)
@@ -124,7 +124,8 @@ class Helpers:
         is_for_group = envelope.kind == "opening-key" and (message.fleet, message.group) == (self._fleet, group)
         if not is_for_group or len(envelope.signatures) != 1:
             return False
-        self._heard[group] = self._waiting[group] = _Key(message, envelope.message, envelope.signatures[0].signature)
+        opening_key = _OpeningKey(message, envelope.message, envelope.signatures[0].signature)
+        self._heard[group] = self._waiting[group] = opening_key
         self._check_keys()
         return True
 
@@ -133,7 +134,7 @@ class Helpers:
 
         False while a process runs for the group: on a slow machine processes would pile up.
         """
-        key, stored_key = self._keys.get(plan.name), self._stored.get(plan.name)
+        key, stored_key = self._opening_keys.get(plan.name), self._stored_keys.get(plan.name)
         if plan.name in self._busy or key is None or stored_key is None or stored_key.made != key.message.made:
             return False
         day_ticks = -(-DAY * 1_000_000 // plan.period_us)
@@ -141,7 +142,7 @@ class Helpers:
 
     def seal(self, plan: SharedSum, number: int, on_sealed: Callable[[tuple[int, ...], SealedMasks], None]) -> None:
         """Draw and encrypt the masks of a window. The loop then calls `on_sealed` with both, or never if that fails."""
-        key = self._keys[plan.name]
+        key = self._opening_keys[plan.name]
         policy_digest, key_digest = plan.digest, key.message.digest
         header_bytes = header(self._fleet, self._device, policy_digest, key_digest, number)
 
@@ -153,32 +154,32 @@ class Helpers:
 
     def note_key_tick(self, group: str, tick: int) -> None:
         """Store the tick at which the newest key of a group was first there."""
-        key, stored_key = self._keys.get(group), self._stored.get(group)
+        key, stored_key = self._opening_keys.get(group), self._stored_keys.get(group)
         if key is not None and (stored_key is None or stored_key.made < key.message.made):
             self._outbox.keep_opening_key(group, StoredKey(key.message.made, tick))
-            self._stored[group] = StoredKey(key.message.made, tick)
+            self._stored_keys[group] = StoredKey(key.message.made, tick)
 
     def _check_keys(self) -> None:
         """Begin to check waiting keys, one at a time for each group."""
-        for group in [group for group in self._waiting if group in self._roots and group not in self._busy]:
+        for group in [group for group in self._waiting if group in self._helper_keys and group not in self._busy]:
             key = self._waiting.pop(group)
             if self._is_newer(group, key):
                 self._ask(group, key, b"", 0, partial(self._accept, group, key))
 
-    def _accept(self, group: str, key: _Key, _answer: Answer) -> None:
+    def _accept(self, group: str, key: _OpeningKey, _answer: Answer) -> None:
         if self._is_newer(group, key):
-            self._keys[group] = key
+            self._opening_keys[group] = key
 
-    def _is_newer(self, group: str, key: _Key) -> bool:
+    def _is_newer(self, group: str, key: _OpeningKey) -> bool:
         """True if a key is newer than the group's key in use, and not older than the newest that was ever used."""
-        held_key, stored_key = self._keys.get(group), self._stored.get(group)
+        held_key, stored_key = self._opening_keys.get(group), self._stored_keys.get(group)
         is_newest = held_key is None or held_key.message.made < key.message.made
-        return group in self._roots and is_newest and (stored_key is None or stored_key.made <= key.message.made)
+        return group in self._helper_keys and is_newest and (stored_key is None or stored_key.made <= key.message.made)
 
-    def _ask(self, group: str, key: _Key, header_bytes: bytes, count: int, on_answer: OnAnswer) -> None:
+    def _ask(self, group: str, key: _OpeningKey, header_bytes: bytes, mask_count: int, on_answer: OnAnswer) -> None:
         self._busy.add(group)
-        fields = [self._roots[group], key.signed, key.signature, key.message.key, self._seed, header_bytes]
-        request = json.dumps([count, *(field.hex() for field in fields)]).encode()
+        fields = [self._helper_keys[group], key.signed, key.signature, key.message.key, self._seed, header_bytes]
+        request = json.dumps([mask_count, *(field.hex() for field in fields)]).encode()
         self._reporter.ask((), request, partial(self._take_answer, group, on_answer))
 
     def _take_answer(self, group: str, on_answer: OnAnswer, answer: Answer) -> None:
@@ -191,27 +192,27 @@ class Helpers:
         self._check_keys()
 
 
-class _Count(Secret):
+class _WindowCounts(Secret):
     """The masked counts of a window under way."""
 
-    __slots__ = ("_values", "number", "observed", "sealed")
+    __slots__ = ("_counts", "number", "observed", "sealed")
     kind = "share of a sum"
 
     def __init__(self, number: int, counts: list[int], sealed: SealedMasks) -> None:
         self.number = number
-        self._values = counts
+        self._counts = counts
         self.observed = [0] * len(counts)
         self.sealed = sealed
 
     def add(self, block: int, state_place: int | None) -> None:
         """Count one tick of a block, for a state that is counted or not; the work is the same for all states."""
         self.observed = [tick_count + (index == block) for index, tick_count in enumerate(self.observed)]
-        self._values = [(value + (index == state_place)) % _WORD for index, value in enumerate(self._values)]
+        self._counts = [(count + (index == state_place)) % _WORD for index, count in enumerate(self._counts)]
 
     def take_parts(self) -> bytes:
         """Return the masked counts as bytes, and forget them."""
-        count_bytes = pack_numbers(self._values)
-        self._values = []
+        count_bytes = pack_numbers(self._counts)
+        self._counts = []
         return count_bytes
 
 
@@ -223,8 +224,8 @@ class _Sum:
         self.last_window = last_window
         self.shares = Shares(plan.noise, plan.honest)
         self.asked_window = -1
-        self.next: _Count | None = None
-        self.open: _Count | None = None
+        self.next: _WindowCounts | None = None
+        self.open: _WindowCounts | None = None
 
 
 class StreamSums:
@@ -242,7 +243,7 @@ class StreamSums:
         self._next_wall = 0
         self._bits = random_bits(lambda buffer: entropy(memoryview(buffer)))
         self._sums = [_Sum(sum_plan, number) for sum_plan, number in zip(plan.sums, last_numbers, strict=True)]
-        self._ended: list[tuple[_Sum, _Count]] = []
+        self._ended: list[tuple[_Sum, _WindowCounts]] = []
 
     def observe(self, tick: int, state: int | None) -> None:
         """Count a tick, later than every tick before, and its state, None if it has none."""
@@ -269,13 +270,13 @@ class StreamSums:
             if is_due and self._helpers.has_key(sum_.plan, first_tick + self._shift):
                 sum_.asked_window = window_number
                 self._helpers.seal(sum_.plan, window_number, partial(self._take_masks, sum_, window_number))
-        return [self._make_report(sum_, count) for sum_, count in ended_windows]
+        return [self._make_report(sum_, counts) for sum_, counts in ended_windows]
 
     def _take_masks(self, sum_: _Sum, window_number: int, masks: Sequence[int], sealed: SealedMasks) -> None:
         """Take the masks of a window, unless it has begun."""
         if sum_.plan.first(window_number) >= self._next_wall:
             counts = [(sum_.shares.draw(self._bits) - mask) % _WORD for mask in masks]
-            sum_.next = _Count(window_number, counts, sealed)
+            sum_.next = _WindowCounts(window_number, counts, sealed)
 
     def _move_to(self, wall_tick: int) -> None:
         """Begin and end windows: `wall_tick` is the next tick that may be counted."""
@@ -288,7 +289,7 @@ class StreamSums:
                 if sum_.open is None and sum_.next is not None and sum_.next.number <= sum_.plan.at(wall_tick):
                     sum_.open, sum_.next = sum_.next, None
 
-    def _make_report(self, sum_: _Sum, count: _Count) -> Report:
-        sum_.last_window = count.number
-        head_fields = self._version, sum_.plan.name, -1, count.number, sum_.plan.digest
-        return Report(*head_fields, tuple(count.observed), count.take_parts(), count.sealed)
+    def _make_report(self, sum_: _Sum, counts: _WindowCounts) -> Report:
+        sum_.last_window = counts.number
+        head_fields = self._version, sum_.plan.name, -1, counts.number, sum_.plan.digest
+        return Report(*head_fields, tuple(counts.observed), counts.take_parts(), counts.sealed)

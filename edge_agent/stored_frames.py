@@ -61,11 +61,11 @@ class StoredFrames:
         self.keeping = retention
         self._now = now
         (self._page_size,) = db.execute("PRAGMA page_size").fetchone()
-        self.newest, self._count = db.execute("SELECT COALESCE(MAX(id), 0), COUNT(*) FROM frames").fetchone()
+        self.newest, self._frame_count = db.execute("SELECT COALESCE(MAX(id), 0), COUNT(*) FROM frames").fetchone()
         self._covered: dict[int, float] = {}  # by frame id: when the frame may be deleted
         self._prefix: dict[str, tuple[int, int]] = {}  # by sequence: all frames up to (id, last tick) are covered
         self._highest_covered: dict[str, int] = {}  # by sequence: no frame above this id is covered
-        self._deleted: set[int] = set()
+        self._deleted_ids: set[int] = set()
         self.dropped = 0
 
     @contextmanager
@@ -77,8 +77,8 @@ class StoredFrames:
         if self._db.in_transaction:
             yield
             return
-        counts_before = self._count, self.dropped
-        self._deleted.clear()
+        counts_before = self._frame_count, self.dropped
+        self._deleted_ids.clear()
         self._db.execute(f"PRAGMA synchronous = {'FULL' if is_forced else 'NORMAL'}")
         try:
             with transaction(self._db):
@@ -86,15 +86,15 @@ class StoredFrames:
                 self._delete(frame_id for frame_id, deletion_time in self._covered.items() if deletion_time <= now)
                 yield
         except BaseException:
-            self._count, self.dropped = counts_before
+            self._frame_count, self.dropped = counts_before
             raise
-        for frame_id in self._deleted:
+        for frame_id in self._deleted_ids:
             self._covered.pop(frame_id, None)
 
     def add(self, sequence: str, previous: int, last: int, payload: bytes) -> None:
         """Store a frame that follows the one that ended at tick, or window, `previous`; call this in a transaction."""
         self.newest += 1
-        self._count += 1
+        self._frame_count += 1
         self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?)", (self.newest, sequence, previous, last, payload))
 
     def next(self, after: int) -> StoredFrame | None:
@@ -130,11 +130,11 @@ class StoredFrames:
             prefix_id, last_of_prefix = 0, -1
         highest_covered = self._highest_covered.get(sequence, 0)
         covered_before, missing_ids, is_unbroken = len(self._covered), list[int](), True
-        rows = self._db.execute(
+        frame_rows = self._db.execute(
             "SELECT id, previous, last FROM intact_frames WHERE id > ? AND id <= ? AND stream = ? ORDER BY id",
             (prefix_id, sent_through, sequence),
         )
-        for frame_id, previous_tick, last_tick in rows:
+        for frame_id, previous_tick, last_tick in frame_rows:
             if last_tick > durable_tick and frame_id > highest_covered:
                 break
             if last_tick > durable_tick or any(previous_tick < gap.through and last_tick > gap.after for gap in gaps):
@@ -159,7 +159,7 @@ class StoredFrames:
 
     def depth(self) -> int:
         """Return the number of frames that are not known to be safe elsewhere."""
-        return int(self._count - len(self._covered))
+        return int(self._frame_count - len(self._covered))
 
     def used(self) -> int:
         """Return the bytes on the disk that are in use."""
@@ -211,11 +211,11 @@ class StoredFrames:
             with self.changing(is_forced=False):
                 pass
 
-    def _delete(self, ids: Iterable[int]) -> None:
-        new_ids = set(ids) - self._deleted
+    def _delete(self, frame_ids: Iterable[int]) -> None:
+        new_ids = set(frame_ids) - self._deleted_ids
         self._db.executemany("DELETE FROM frames WHERE id = ?", [(frame_id,) for frame_id in sorted(new_ids)])
-        self._deleted |= new_ids
-        self._count -= len(new_ids)
+        self._deleted_ids |= new_ids
+        self._frame_count -= len(new_ids)
 
 
 def with_previous(payload: bytes, previous: int) -> bytes:

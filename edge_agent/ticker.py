@@ -155,18 +155,18 @@ class Ticker:
         outbox: Outbox,
         clock: DeviceClock,
         entropy: Entropy,
-        silent: Callable[[float], StatusCode | None],
+        silence_code: Callable[[float], StatusCode | None],
         helpers: Helpers | None = None,
     ) -> None:
         self._outbox = outbox
         self._window_file = WindowFile(outbox.path, outbox.salt())
         self._clock = clock
         self._entropy = entropy
-        self._silent = silent
+        self._silence_code = silence_code
         self._helpers = helpers
         self.sensors = Sensors()
         self._clocks: dict[tuple[int, int], TickClock] = {}
-        self._placed = 0
+        self._placed_anchors = 0
         self.streams: list[Stream] = []
         self.storage_trouble: StatusCode | None = None
         self.not_drawn = 0
@@ -211,11 +211,11 @@ class Ticker:
                     stream.drawn_us = max((us for us in draw_times_us if us is not None), default=None)
                     if old_stream is not None:
                         stream.next_tick = max(stream.last_tick + 1, old_stream.next_tick)
-                    elif self._placed:
+                    elif self._placed_anchors:
                         clock_state = self._clock.now_us(), self._clock.offset_us
                         stream.next_tick = stream.clock.next_wall(*clock_state) + stream.clock.shift
                         if stream.next_tick <= stream.last_tick:  # reserved before a restart, or the clock went back
-                            self._placed = 0
+                            self._placed_anchors = 0
                     self._outbox.set_shift(plan, stream.clock.shift, stream.clock.since)
                     streams.append(stream)
                 store()
@@ -226,8 +226,8 @@ class Ticker:
             with self.noting_failures():  # counts of the old policy end; their records would never be used
                 self._window_file.begin(plans, discard=True)
         finally:
-            if self._placed and any(self._is_misplaced(stream) for stream in self.streams):
-                self._placed = -1
+            if self._placed_anchors and any(self._is_misplaced(stream) for stream in self.streams):
+                self._placed_anchors = -1
 
     def catch_up(self) -> None:
         """Draw every tick that has come, the streams taking turns, as some share a sensor.
@@ -240,7 +240,7 @@ class Ticker:
             has_drawn = False
             for stream in self.streams:
                 stream.next_tick = max(stream.next_tick, stream.sensor.newest)  # earlier ticks have no reading
-                if not stream.finished and not self.stopping and stream.comes(self._clock, self._silent):
+                if not stream.finished and not self.stopping and stream.comes(self._clock, self._silence_code):
                     self._tick(stream)
                     has_drawn = True
 
@@ -249,7 +249,7 @@ class Ticker:
         for stream in self.streams:
             for counter in stream.counters:
                 counter.prepare(stream.next_tick)
-            if stream.sums is not None and self._placed > 0:
+            if stream.sums is not None and self._placed_anchors > 0:
                 with self.noting_failures():
                     for report in stream.sums.advance(stream.next_tick):
                         self._outbox.append_report(stream.plan.stream, report)
@@ -277,7 +277,7 @@ class Ticker:
 
     def seconds_to_tick(self) -> float:
         """Return the seconds until the next tick, at most one."""
-        if self._placed != self._clock.anchors or not self._placed:
+        if self._placed_anchors != self._clock.anchors or not self._placed_anchors:
             return IDLE_SECONDS
         now_us = self._clock.elapsed_us()
         due_seconds = [(stream.ready_us(self._clock) - now_us) / 1e6 for stream in self.streams if not stream.finished]
@@ -312,15 +312,15 @@ class Ticker:
         return Stream(plan, clock, sensor, self._entropy, last_tick, counters, self._sums(plan, clock.shift))
 
     def _counters(
-        self, plan: StreamPlan, shift: int, since: int, last_tick: int, stored: Records
+        self, plan: StreamPlan, shift: int, since_tick: int, last_tick: int, stored_records: Records
     ) -> list[RecordedCounter]:
         draw_below, counters = uniform_below(self._entropy), []
         for window in map(copy, plan.windows):
             window.shift = shift
-            records = stored.get((plan.stream, window.name), ())
+            records = stored_records.get((plan.stream, window.name), ())
             records = [record for record in records if record.through <= last_tick]  # later ones are of another outbox
             last_index = self._outbox.register_window(plan.stream, window)
-            counters.append(RecordedCounter(window, draw_below, last_index, since, records))
+            counters.append(RecordedCounter(window, draw_below, last_index, since_tick, records))
         return counters
 
     def _sums(self, plan: StreamPlan, shift: int) -> StreamSums | None:
@@ -331,26 +331,26 @@ class Ticker:
     def _follow_clock(self) -> bool:
         """Follow the device's clock, and find the next ticks again if it has jumped. True if the time is known."""
         self._clock.follow()
-        if self._placed != self._clock.anchors:
+        if self._placed_anchors != self._clock.anchors:
             with self.noting_failures():
                 for clock in self._clocks.values():
                     if same_clock := [stream for stream in self.streams if stream.clock is clock]:
                         self._place_streams(clock, same_clock)
-                self._placed = self._clock.anchors
-        return 0 < self._placed == self._clock.anchors
+                self._placed_anchors = self._clock.anchors
+        return 0 < self._placed_anchors == self._clock.anchors
 
     def _place_streams(self, clock: TickClock, streams: Sequence[Stream]) -> None:
         """Find the next tick of the streams of one clock, and their shift."""
-        shift, since, first_tick = find_place(streams, self._clock, self._placed != 0)
+        shift, since_tick, first_tick = find_place(streams, self._clock, self._placed_anchors != 0)
         for stream in streams:
             shift_before, _ = self._outbox.shift(stream.plan.stream)
-            self._outbox.set_shift(stream.plan, shift, since)
+            self._outbox.set_shift(stream.plan, shift, since_tick)
             if shift != shift_before:
-                stream.counters = self._counters(stream.plan, shift, since, -1, {})
+                stream.counters = self._counters(stream.plan, shift, since_tick, -1, {})
         for stream in streams:
             stream.next_tick = first_tick
             stream.sums = self._sums(stream.plan, shift)  # a clock that was set ends the windows under way
-        clock.follow(shift, since)
+        clock.follow(shift, since_tick)
 
     def _is_misplaced(self, stream: Stream) -> bool:
         """True if a stream's shift is not that of its clock, or no multiple of all repeats of the clock's streams."""

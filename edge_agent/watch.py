@@ -87,7 +87,7 @@ class Watch:
     def observe(self, tick: int, state: int | None) -> None:
         """Count the step to the state of a tick, None without one; a tick that is left out only loses its steps."""
         if not self.ended:
-            self._run_safely(lambda: self._count(tick, state))
+            self._run_safely(lambda: self._count_step(tick, state))
 
     def judge(self) -> None:
         """Judge the piece that has waited longest."""
@@ -105,7 +105,7 @@ class Watch:
         except Exception as error:  # ticks must go on; the error may depend on states, so it is not logged
             self.end(f"{type(error).__name__} inside the agent, please report it")
 
-    def _count(self, tick: int, state: int | None) -> None:
+    def _count_step(self, tick: int, state: int | None) -> None:
         last_pair, self._last_state = self._last_state, None if state is None else (tick, state)
         if last_pair is None or state is None or last_pair[0] != tick - 1:
             return
@@ -122,7 +122,7 @@ class Watch:
             is_complete, counts_now = self.steps % length == 0, [row[:] for row in counts]
             judgements.append(partial(self._weigh_stretch, index, counts_now, is_complete))
             if is_complete and length == OWN_LENGTH and "rate" in self._chains:
-                judgements.append(partial(self._remember, tick // self._chains["hour"], counts_now))
+                judgements.append(partial(self._remember_epsilon, tick // self._chains["hour"], counts_now))
             if is_complete:
                 for row in counts:
                     row[:] = [0] * len(row)
@@ -145,7 +145,7 @@ class Watch:
         if self.alarm is None and self.evidence >= -math.log(ALARM):
             self.alarm = tick
 
-    def _remember(self, hour: int, counts: Counts) -> None:
+    def _remember_epsilon(self, hour: int, counts: Counts) -> None:
         self.own[hour] = max(_epsilon(counts, self._chains), self.own.get(hour, 0.0))
         for old_hour in [past_hour for past_hour in self.own if past_hour <= hour - _HOURS]:
             del self.own[old_hour]
@@ -221,11 +221,11 @@ def _log_mixed(row: Sequence[int]) -> float:
 
 
 def _log_likelihood(counts: Counts, chain: Sequence[Sequence[float]]) -> float:
-    total = 0.0
+    log_likelihood = 0.0
     for row, probabilities in zip(counts, chain, strict=True):
         for n, probability in zip(row, probabilities, strict=True):
-            total += 0.0 if n == 0 else n * math.log(probability) if probability > 0.0 else -math.inf
-    return total
+            log_likelihood += 0.0 if n == 0 else n * math.log(probability) if probability > 0.0 else -math.inf
+    return log_likelihood
 
 
 def _log_bounded(row: tuple[int, int], other_row: tuple[int, int], bound: float) -> float:
@@ -233,14 +233,14 @@ def _log_bounded(row: tuple[int, int], other_row: tuple[int, int], bound: float)
     (a, b), (c, d) = row, other_row
     free_likelihood = sum(n * math.log(n / (sum(pair))) for pair in (row, other_row) for n in pair if n)
     odds_gap = bound if a * d >= b * c else -bound
-    low, high = -800.0 - bound, 800.0 + bound
+    low_odds, high_odds = -800.0 - bound, 800.0 + bound
     for _ in range(_ROUNDS):  # the slope along the bound falls; the number of rounds is the same for all counts
-        middle = (low + high) / 2
-        if a - (a + b) * _chance(middle + odds_gap) + c - (c + d) * _chance(middle) > 0.0:
-            low = middle
+        middle_odds = (low_odds + high_odds) / 2
+        if a - (a + b) * _chance(middle_odds + odds_gap) + c - (c + d) * _chance(middle_odds) > 0.0:
+            low_odds = middle_odds
         else:
-            high = middle
-    log_odds = (low + high) / 2
+            high_odds = middle_odds
+    log_odds = (low_odds + high_odds) / 2
     bounded_likelihood = sum(
         -n * _softplus(sign * odds)
         for (first, second), odds in ((row, log_odds + odds_gap), (other_row, log_odds))

@@ -107,20 +107,20 @@ class _Place(NamedTuple):
 
     def encode(self, record: WindowRecord) -> bytes:
         counts = (count.to_bytes(_COUNT_BYTES, "little", signed=True) for count in record.counts)
-        body = _HEAD.pack(record.index, record.through, record.observed) + b"".join(counts)
-        return self._checksum(body) + body
+        record_body = _HEAD.pack(record.index, record.through, record.observed) + b"".join(counts)
+        return self._checksum(record_body) + record_body
 
     def decode(self, record: bytes) -> WindowRecord | None:
-        body = record[_CHECK_BYTES:]
-        if len(record) != self.size or record[:_CHECK_BYTES] != self._checksum(body):
+        record_body = record[_CHECK_BYTES:]
+        if len(record) != self.size or record[:_CHECK_BYTES] != self._checksum(record_body):
             return None
-        packed_counts = (body[i : i + _COUNT_BYTES] for i in range(_HEAD.size, len(body), _COUNT_BYTES))
-        index, through, observed = _HEAD.unpack_from(body)
+        packed_counts = (record_body[i : i + _COUNT_BYTES] for i in range(_HEAD.size, len(record_body), _COUNT_BYTES))
+        index, through, observed = _HEAD.unpack_from(record_body)
         counts = tuple(int.from_bytes(packed, "little", signed=True) for packed in packed_counts)
         return WindowRecord(index, through, observed, counts)
 
-    def _checksum(self, body: bytes) -> bytes:
-        return sha256(self.key + body).digest()[:_CHECK_BYTES]
+    def _checksum(self, record_body: bytes) -> bytes:
+        return sha256(self.key + record_body).digest()[:_CHECK_BYTES]
 
 
 class WindowFile:

@@ -34,7 +34,7 @@ class CallSensor(LiveSensor):
         while self._call_due.wait():
             self._call_due.clear()
             try:
-                value = _plain_value(self._function())
+                reading_value = _plain_value(self._function())
             except FailedError as error:
                 self._trouble = str(error)
                 self._add_update(works=False)
@@ -43,7 +43,7 @@ class CallSensor(LiveSensor):
                     self._trouble = "its function raises an exception; run it by hand to see which"
                 self._add_update(works=False)
             else:
-                self._add_update(None if value is None else Reading(value), works=True)
+                self._add_update(None if reading_value is None else Reading(reading_value), works=True)
 
     def poll(self, tick: int) -> SensorUpdate:
         """Return the function's result since the last tick, and let it be called again."""
@@ -70,8 +70,8 @@ def import_function(target: str) -> Callable[[], Any]:
     """Import a function by `package.module:name` or the name of an entry point. Raises ConfigError."""
     try:
         if ":" in target:
-            module, _, name = target.partition(":")
-            target_object = getattr(import_module(module), name)
+            module, _, function_name = target.partition(":")
+            target_object = getattr(import_module(module), function_name)
         else:
             from importlib.metadata import entry_points
 

@@ -65,21 +65,21 @@ class ChangeSensor(_SensorAround):
     def __init__(self, source: Sensor, keep_alive_ticks: int | None) -> None:
         super().__init__(source)
         self._keep_alive_ticks = keep_alive_ticks
-        self._held: Reading | None = None
-        self._alive: int | None = None
+        self._held_reading: Reading | None = None
+        self._last_sign: int | None = None
 
     def poll(self, tick: int) -> SensorUpdate:
         """Return an update with the reading that holds at a tick; its reading is None if none holds."""
         update = self._source.poll(tick)
         if update.works is False:
-            self._held, self._alive = None, None
+            self._held_reading, self._last_sign = None, None
         elif update.works:
-            self._alive = tick
+            self._last_sign = tick
         if update.reading is not None:
-            self._held = update.reading
+            self._held_reading = update.reading
         max_ticks = self._keep_alive_ticks
-        is_valid = max_ticks is None or (self._alive is not None and tick - self._alive <= max_ticks)
-        return SensorUpdate(self._held if is_valid else None, None)
+        is_valid = max_ticks is None or (self._last_sign is not None and tick - self._last_sign <= max_ticks)
+        return SensorUpdate(self._held_reading if is_valid else None, None)
 
 
 def _open_replay(config: _Config) -> Sensor:
@@ -134,7 +134,7 @@ class Kind(NamedTuple):
 
     open: Callable[[_Config], Sensor]
     exclusive: Callable[[_Config], tuple[str, ...]] = lambda _config: ()
-    until: str = ""
+    end_words: str = ""
 
 
 KINDS = {
@@ -144,9 +144,9 @@ KINDS = {
         "its input ends",
     ),
     "replay": Kind(_open_replay),
-    "call": Kind(lambda config: CallSensor(import_function(config["target"])), until="its function raises"),
+    "call": Kind(lambda config: CallSensor(import_function(config["target"])), end_words="its function raises"),
     "command": Kind(_open_command, _exclusive_command, "its command fails"),
-    "mqtt": Kind(_open_mqtt, until="the connection to its broker is lost"),
+    "mqtt": Kind(_open_mqtt, end_words="the connection to its broker is lost"),
     "gpio": Kind(_open_gpio, lambda config: (f"GPIO pin {config['pin']}",)),
     "bluetooth-heart-rate": Kind(_open_heart_rate, lambda config: (f"the monitor {config['address'].upper()}",)),
 }
@@ -174,7 +174,7 @@ def exclusive(config: _Config) -> tuple[str, ...]:
 
 def silence_warning(config: dict[str, Any]) -> str:
     """Return a warning on a sensor whose last reading would hold for ever if its source died; "" for other sensors."""
-    end_words = KINDS[config["kind"]].until
+    end_words = KINDS[config["kind"]].end_words
     if config["silence"] == "samples" or not end_words:
         return ""
     if config.get("keep_alive_ticks") is not None or config.get("availability") is not None:

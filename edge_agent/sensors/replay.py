@@ -64,7 +64,7 @@ def read_recording(path: Path, column: str, only: Sequence[str] = ()) -> Sequenc
     Args:
         only: conditions `column=cell`; only rows with all these cells are read.
     """
-    return _floats(path, [text for _, text in _read_rows(path, column, None, only)])
+    return _floats(path, [cells for _, cells in _read_rows(path, column, None, only)])
 
 
 def read_changes(path: Path, column: str, time: str, seconds: float, only: Sequence[str] = ()) -> Sequence[float | str]:
@@ -76,9 +76,9 @@ def read_changes(path: Path, column: str, time: str, seconds: float, only: Seque
         time: the column of times, in seconds or ISO 8601.
         seconds: seconds from tick to tick.
     """
-    changes = [(moment(time_cell), text.strip()) for time_cell, text in _read_rows(path, column, time, only)]
+    changes = [(moment(time_cell), cells.strip()) for time_cell, cells in _read_rows(path, column, time, only)]
     rows = sorted(changes, key=itemgetter(0))  # of rows with equal times the last counts
-    times = [row[0] for row in rows]
+    times = [change[0] for change in rows]
     if any(math.isnan(time) for time in times):
         raise ConfigError(f"{path}: column {time!r} has cells that are no time: give seconds, or ISO 8601")
     last_tick = (times[-1] - times[0]) / seconds if times else -1.0
@@ -93,17 +93,17 @@ def _read_rows(path: Path, column: str, time: str | None, only: Sequence[str]) -
     filters = [(name, cell) for name, _, cell in (word.partition("=") for word in only)]
     try:
         with csv_rows(path, ConfigError) as (header, rows):
-            names = [column] if column in header else [name.strip() for name in column.split(",")]
-            for name in (*names, *(name for name, _ in filters), *([] if time is None else [time])):
+            column_names = [column] if column in header else [name.strip() for name in column.split(",")]
+            for name in (*column_names, *(name for name, _ in filters), *([] if time is None else [time])):
                 if name not in header:
                     raise ConfigError(f"{path} has no column {name!r}")
-            columns = [header.index(name) for name in names]
+            columns = [header.index(name) for name in column_names]
             filter_cells = [(header.index(name), cell) for name, cell in filters]
             time_index = None if time is None else header.index(time)
             return [
-                ("" if time_index is None else row[time_index], ",".join(row[index] for index in columns))
+                ("" if time_index is None else row[time_index], ",".join(row[column_index] for column_index in columns))
                 for row in rows
-                if all(row[index].strip() == cell for index, cell in filter_cells)
+                if all(row[column_index].strip() == cell for column_index, cell in filter_cells)
             ]
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {cause(error)}") from None

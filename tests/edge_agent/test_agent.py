@@ -50,11 +50,11 @@ def test_a_sensor_that_gives_the_wrong_thing_is_told_once_without_its_value(
     plan = nowhere(tmp_path)
     agent = Agent(plan, [ReplaySensor(["51.5 7.25", 1.0], loop=True)], system_entropy(), JumpingClock(1000 * SECOND))
     agent._clock.now += 6 * SECOND
-    agent._ticks.catch_up()
+    agent._ticker.catch_up()
     assert [record.message for record in caplog.records] == [
         "stream hr: a reading is no number, category or place of its policy"
     ]
-    assert agent._ticks.streams[0].last_tick == 1006, "a tick without a state is drawn for all the same"
+    assert agent._ticker.streams[0].last_tick == 1006, "a tick without a state is drawn for all the same"
 
 
 def test_two_streams_keep_their_own_clocks(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def agent(folder: Path, clock: JumpingClock, *streams: StreamPlan) -> Agent:
     plan = replace(agent_plan(folder, Broker(port=9), drain_seconds=0.0, forget="committed"), streams=streams)
     agent = Agent(plan, [ReplaySensor([0.0, 1.0], loop=True) for _ in streams], system_entropy(), clock)
     clock.now += 3 * SECOND
-    agent._ticks.catch_up()
+    agent._ticker.catch_up()
     return agent
 
 
@@ -60,10 +60,10 @@ def test_a_refused_document_fixes_no_clock_and_no_window(
 ) -> None:
     device = agent(tmp_path, JumpingClock(1000 * SECOND), A, B)
     with pytest.raises((OutboxError, OSError)):
-        device._ticks.switch(plans, store)
-    assert [(s.plan.stream, s.plan.version) for s in device._ticks.streams] == [("a", 1), ("b", 1)]
-    device._ticks.switch([newer(B), newer(C, windows=(window_plan(),))], nothing)
-    assert [(s.plan.stream, s.plan.version) for s in device._ticks.streams] == [("b", 2), ("c", 2)]
+        device._ticker.switch(plans, store)
+    assert [(s.plan.stream, s.plan.version) for s in device._ticker.streams] == [("a", 1), ("b", 1)]
+    device._ticker.switch([newer(B), newer(C, windows=(window_plan(),))], nothing)
+    assert [(s.plan.stream, s.plan.version) for s in device._ticker.streams] == [("b", 2), ("c", 2)]
 
 
 def test_nothing_is_stored_if_the_outbox_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +74,9 @@ def test_nothing_is_stored_if_the_outbox_takes_no_more(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(device._outbox, "close_frame", no_room)
     with pytest.raises(sqlite3.Error):
-        device._ticks.switch([newer(A)], lambda: stored.append(2))
+        device._ticker.switch([newer(A)], lambda: stored.append(2))
     assert stored == [], "the file of trust would name a policy that does not run"
-    assert [s.plan.stream for s in device._ticks.streams] == ["a", "b"]
+    assert [s.plan.stream for s in device._ticker.streams] == ["a", "b"]
 
 
 def test_what_was_drawn_for_a_stream_that_ends_is_sent_even_after_a_power_cut(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_what_was_drawn_for_a_stream_that_ends_is_sent_even_after_a_power_cut(tm
         raise PowerCutError
 
     with pytest.raises(PowerCutError):
-        device._ticks.switch([newer(A)], stored_and_cut)
+        device._ticker.switch([newer(A)], stored_and_cut)
     device._outbox.close()
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     drawn = [(frame.policy_version, frame.first, len(frame.symbols)) for frame in symbol_frames(outbox)]
@@ -97,14 +97,14 @@ def test_what_was_drawn_for_a_stream_that_ends_is_sent_even_after_a_power_cut(tm
 def test_a_stream_that_comes_back_waits_for_the_ticks_that_were_reserved_before_a_kill(tmp_path: Path) -> None:
     clock = JumpingClock(1000 * SECOND)
     killed = agent(tmp_path, clock, A, B)
-    killed._ticks.switch([newer(B)], nothing)
+    killed._ticker.switch([newer(B)], nothing)
     killed._outbox._db.close()
     device = agent(tmp_path, clock, newer(B))
-    device._ticks.switch([replace(newer(plan), version=3) for plan in (A, B)], nothing)
+    device._ticker.switch([replace(newer(plan), version=3) for plan in (A, B)], nothing)
     for _ in range(30):
         clock.now += SECOND
-        device._ticks.catch_up()
-    assert [stream.last_tick for stream in device._ticks.streams] == [1036, 1036]
-    device._ticks.finish()
+        device._ticker.catch_up()
+    assert [stream.last_tick for stream in device._ticker.streams] == [1036, 1036]
+    device._ticker.finish()
     firsts = [frame.first for frame in symbol_frames(device._outbox) if frame.policy_version == 3]
     assert sorted(firsts)[:2] == [1011, 1011], "the frame of ten ticks that began at tick 1001 was reserved"

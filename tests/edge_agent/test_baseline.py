@@ -43,9 +43,9 @@ def device(folder: Path, readings: Sequence[float], *, plan: StreamPlan = PLAN, 
 def go_on(agent: Agent, ticks: int) -> None:
     for _ in range(ticks):
         agent._clock.now += SECOND  # type: ignore[attr-defined]
-        agent._ticks.prepare()
-        agent._ticks.catch_up()
-    agent._ticks.close_frames()
+        agent._ticker.prepare()
+        agent._ticker.catch_up()
+    agent._ticker.close_frames()
 
 
 def symbols(agent: Agent) -> list[int]:

@@ -320,7 +320,7 @@ def test_nothing_is_read_or_drawn_while_the_device_is_to_be_silent(device: Devic
         silent.append(seconds)
         return StatusCode.STOPPED
 
-    device.ticks._silent = stopped
+    device.ticks._silence_code = stopped
     device.run(10)
     (stream,) = device.ticks.streams
     newest = stream.sensor.newest
@@ -551,10 +551,10 @@ def test_the_status_says_that_the_clock_is_not_known(tmp_path: Path) -> None:
     agent = Agent(plan, [Live()], system_entropy(), clocks)
     assert agent._codes() == (StatusCode.CLOCK,)
     clocks.known = True
-    agent._ticks.catch_up()
+    agent._ticker.catch_up()
     assert agent._codes() == ()
     clocks.wall += HOUR
-    agent._ticks.catch_up()
+    agent._ticker.catch_up()
     assert agent._codes() == (StatusCode.CLOCK,)
 
 

@@ -264,13 +264,13 @@ def test_a_part_is_a_uniform_number_moved_by_the_count(device: Device) -> None:
     """All that the site has of a home's count: with any count, each part is as likely as every other."""
     device.ready(9)
     prepared = device.sums._sums[0].next
-    twin = type(prepared)(prepared.number, list(prepared._values), prepared.sealed)
+    twin = type(prepared)(prepared.number, list(prepared._counts), prepared.sealed)
     (report,) = device.run(10, [1] * 10)
     for _ in range(10):
         twin.add(0, None)
     (own,), (other,) = unpack_numbers(report.parts), unpack_numbers(twin.take_parts())
     assert (own - other) % (1 << 64) == 10
-    key = device.helpers._keys["street"]
+    key = device.helpers._opening_keys["street"]
     masks = seal(64, PUBLIC, key.signed, key.signature, key.message.key, bytes(32), b"").masks
     columns = list(zip(*(f"{mask:064b}" for mask in unpack_numbers(masks)), strict=True))
     assert all(set(column) == {"0", "1"} for column in columns), "every bit of a mask is drawn"

@@ -82,7 +82,8 @@ def replay(folder: Path, plans: Sequence[StreamPlan], readings: Sequence[Sequenc
             state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
             view[place] = state >> 56
 
-    ticks, lines, order = Ticker(outbox, device_clock(clock), entropy, silent=lambda _now: None), 0, hashlib.sha256()
+    ticks = Ticker(outbox, device_clock(clock), entropy, silence_code=lambda _now: None)
+    lines, order = 0, hashlib.sha256()
 
     def trace(frame: FrameType, event: str, _argument: Any) -> Any:
         nonlocal lines

@@ -83,9 +83,11 @@ def test_the_local_status_tells_of_the_sensor_in_counts_and_fixed_words(
     agent = Agent(plan, [ReplaySensor([71.5, "", "wrong 71.5"], loop=True)], system_entropy(), clock)
     for _ in range(9):
         clock.now += SECOND
-        agent._ticks.catch_up()
+        agent._ticker.catch_up()
     answering = threading.Thread(
-        target=lambda: wait_until(lambda: agent._local._answering.answer(lambda: json.dumps(agent._status_now()), 1.0))
+        target=lambda: wait_until(
+            lambda: agent._local_status._answering.answer(lambda: json.dumps(agent._status_now()), 1.0)
+        )
     )
     answering.start()
     assert main(["--status", str(config)]) == 0
@@ -112,10 +114,10 @@ def test_the_local_status_says_that_no_reading_so_far_is_of_use(tmp_path: Path) 
     agent = Agent(agent_plan(tmp_path / "watch", Broker(port=9)), sensors, system_entropy(), clock)
     for _ in range(9):
         clock.now += SECOND
-        agent._ticks.catch_up()
+        agent._ticker.catch_up()
     status = agent._status_now()
     agent._outbox.close()
     shown = status_words(status, {})
     assert "sensor: what came is no number, category or place of its policy" in shown
     assert ("71.5" in shown, status["codes"]) == (False, ()), "nothing of it is published"
-    assert (agent._ticks.is_over, status["streams"][0]["ticks"]) == (False, 9), "it goes on"
+    assert (agent._ticker.is_over, status["streams"][0]["ticks"]) == (False, 9), "it goes on"

@@ -39,8 +39,8 @@ def device(folder: Path, values: Sequence[float]) -> Agent:
 def go_on(agent: Agent, ticks: int) -> None:
     for _ in range(ticks):
         agent._clock.now += 1_000_000 - agent._clock.now % 1_000_000  # type: ignore[attr-defined]
-        agent._ticks.catch_up()
-        agent._ticks.judge()
+        agent._ticker.catch_up()
+        agent._ticker.judge()
 
 
 @pytest.mark.long
@@ -74,7 +74,7 @@ def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog
         caplog.clear()
         agent = device(tmp_path / name, readings(leave))
         go_on(agent, 1000)
-        watch = agent._ticks.streams[0].watch
+        watch = agent._ticker.streams[0].watch
         assert (watch.alarm is not None) == (name == "wrong")
         sizes = [(file.name, file.is_socket() or file.stat().st_size) for file in sorted((tmp_path / name).iterdir())]
         everything = b"".join(file.read_bytes() for file in (tmp_path / name).iterdir() if file.is_file())

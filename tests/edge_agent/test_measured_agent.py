@@ -54,7 +54,7 @@ class Running:
 
     @property
     def stream(self) -> Stream:
-        return self.agent._ticks.streams[0]
+        return self.agent._ticker.streams[0]
 
     def codes(self) -> tuple[StatusCode, ...]:
         return Status.decode(self.statuses.payloads[-1]).codes

@@ -64,7 +64,7 @@ class Live:
 
 def ticker(folder: Path, clock: JumpingClock, plan: StreamPlan, sensor: Sensor) -> tuple[Ticker, Outbox]:
     outbox = Outbox(folder / "outbox.sqlite", "home", "watch")
-    ticks = Ticker(outbox, device_clock(clock), Sequence32(), silent=lambda _now: None)
+    ticks = Ticker(outbox, device_clock(clock), Sequence32(), silence_code=lambda _now: None)
     ticks.begin([plan], [sensor])
     return ticks, outbox
 
@@ -191,10 +191,10 @@ def everything(folder: Path, plan: StreamPlan, readings: Sequence[Any], ticks: i
     seen: list[Any] = []
     for _ in range(ticks):
         clock.now += SECOND
-        agent._ticks.prepare()
-        agent._ticks.catch_up()
-        seen.append((agent._status(online=True).encode(), agent._ticks.seconds_to_tick()))
-    agent._ticks.close_frames()
+        agent._ticker.prepare()
+        agent._ticker.catch_up()
+        seen.append((agent._status(online=True).encode(), agent._ticker.seconds_to_tick()))
+    agent._ticker.close_frames()
     connection: sqlite3.Connection = agent._outbox._db
     payloads = [row[0] for row in connection.execute("SELECT payload FROM frames ORDER BY id")]
     seen += connection.execute("SELECT id, stream, previous, last, LENGTH(payload) FROM frames ORDER BY id").fetchall()

@@ -165,7 +165,7 @@ def test_readings_hold_while_the_device_is_available_and_are_no_sign_that_it_is(
     device.say('{"occupancy": true}', retain=True)
     sensor = open_sensor(config(broker.port, **options))
     read = Ticks(sensor)
-    wait_until(lambda: read() is None and sensor._held is not None)
+    wait_until(lambda: read() is None and sensor._held_reading is not None)
     assert read() is None, "nobody has said that it is there"
     device.say('{"state": "online"}', AVAILABILITY, retain=True)
     wait_until(lambda: read() == "true")

@@ -30,11 +30,11 @@ def go_on(agent: Agent, clock: JumpingClock, seconds: int) -> None:
     for _ in range(seconds):
         clock.now += SECOND
         agent._follow_pause()
-        agent._ticks.catch_up()
+        agent._ticker.catch_up()
 
 
 def end(agent: Agent) -> list[int]:
-    agent._ticks.finish()
+    agent._ticker.finish()
     agent._outbox.close()
     return ticks(frames_left(agent._plan))
 
@@ -82,11 +82,11 @@ def test_no_function_is_called_in_a_pause_and_no_reading_of_before_is_used_after
     pause.begin(None)
     go_on(agent, clock, 100)
     assert len(calls) == 2
-    stream = agent._ticks.streams[0]
+    stream = agent._ticker.streams[0]
     assert (stream.ticks, stream.silent) == (1, 0)
     pause.end()
     agent._follow_pause()
-    agent._ticks.catch_up()
+    agent._ticker.catch_up()
     wait_until(lambda: len(calls) == 3)
     go_on(agent, clock, 1)
     assert (stream.ticks, stream.silent) == (2, 0), "the reading is of the call after the pause"
@@ -104,7 +104,7 @@ def test_a_line_of_a_pause_is_not_the_reading_of_the_tick_after_it(tmp_path: Pat
     go_on(agent, clock, 10)
     pause.end()
     go_on(agent, clock, 2)
-    stream = agent._ticks.streams[0]
+    stream = agent._ticker.streams[0]
     assert (stream.ticks, stream.silent) == (2, 2)
 
 
@@ -118,7 +118,7 @@ def test_a_reading_of_a_pause_between_two_ticks_is_not_that_of_the_second(tmp_pa
     sensor._add_update(Reading(1.0))
     pause.end()
     go_on(agent, clock, 60)
-    stream = agent._ticks.streams[0]
+    stream = agent._ticker.streams[0]
     assert (stream.ticks, stream.silent) == (2, 2)
 
 

@@ -122,19 +122,19 @@ class Device:
         for _ in range(ticks):
             self.clock.now += SECOND
             seen = len(self.read)
-            self.agent._ticks.catch_up()
+            self.agent._ticker.catch_up()
             self.ran |= dict.fromkeys(self.read[seen:], self.running[-1])
             self.lives |= dict.fromkeys(self.read[seen:], self.starts)
 
     def stop(self) -> None:
-        self.agent._ticks.finish()
+        self.agent._ticker.finish()
         self.agent._outbox.close()
-        self.agent._local.close()
+        self.agent._local_status.close()
 
     def lose_power(self) -> None:
         """All that is in memory is lost; the file is what the last transaction has left."""
         self.agent._outbox._db.close()
-        self.agent._local.close()
+        self.agent._local_status.close()
 
     @property
     def drawn(self) -> dict[str, Any]:
@@ -322,7 +322,7 @@ def check_life(seed: int, folder: Path, counts: Counter[str]) -> None:
                 device.agent._paused = False
             case "refused":
                 with pytest.raises(OutboxError):
-                    device.agent._ticks.switch(
+                    device.agent._ticker.switch(
                         [replace(plan_of(policy(version + 1, 1.0), SENSOR), period_us=7)], lambda: None
                     )
             case _:
@@ -332,7 +332,7 @@ def check_life(seed: int, folder: Path, counts: Counter[str]) -> None:
                     device.stop() if draw.random() < 0.5 else device.lose_power()
                     device.start(current)
                 else:
-                    device.agent._ticks.switch([plan_of(current, SENSOR)], lambda: None)
+                    device.agent._ticker.switch([plan_of(current, SENSOR)], lambda: None)
                     device.running.append(current)
         counts[kind] += 1
     device.live(draw.randint(1, 60))

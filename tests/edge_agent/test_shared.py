@@ -70,8 +70,8 @@ def test_streams_of_one_sensor_get_one_reading_a_tick(tmp_path: Path) -> None:
     device = agent(tmp_path, clock, sensor, ONE, TWO)
     for _ in range(60):
         clock.now += SECOND
-        device._ticks.catch_up()
-    device._ticks.close_frames()
+        device._ticker.catch_up()
+    device._ticker.close_frames()
     assert sensor.reads == 60
     assert len(symbols(device, 1)) == 60
     assert symbols(device, 1) == symbols(device, 2)
@@ -81,12 +81,12 @@ def test_a_line_of_standard_input_is_for_all_streams(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     clock = JumpingClock(1000 * SECOND)
     device = agent(tmp_path, clock, LineSensor(os.fdopen(reader, "rb")), ONE, TWO)
-    shared = device._ticks.streams[0].sensor.sensor
+    shared = device._ticker.streams[0].sensor.sensor
     for tick in range(40):
         os.write(writer, b"1\n" if tick % 5 == 2 else b"0\n")
         wait_until(lambda: shared._update.reading is not None)
         clock.now += SECOND
-        device._ticks.catch_up()
+        device._ticker.catch_up()
     os.close(writer)
     expected = {1001 + tick: int(tick % 5 == 2) for tick in range(40)}
     assert symbols(device, 1) == symbols(device, 2) == expected
@@ -100,9 +100,9 @@ def test_a_new_stream_remembers_the_state_that_hysteresis_holds(tmp_path: Path) 
     device = agent(tmp_path, clock, sensor, first)
     for tick in range(6):
         if tick == 2:
-            device._ticks.switch([first, two], lambda: None)
+            device._ticker.switch([first, two], lambda: None)
         clock.now += SECOND
-        device._ticks.catch_up()
+        device._ticker.catch_up()
     assert list(symbols(device, 1).values()) == [1] * 6
     assert list(symbols(device, 2).values()) == [1] * 4
 
@@ -112,15 +112,15 @@ def test_no_tick_has_an_old_table_of_one_stream_and_a_new_one_of_another(tmp_pat
     clock = JumpingClock(1000 * SECOND)
     device = agent(tmp_path, clock, Counted(float), ONE, TWO)
     clock.now += SECOND
-    device._ticks.catch_up()
+    device._ticker.catch_up()
     clock.now += SECOND
-    ahead, behind = device._ticks.streams
-    device._ticks._tick(ahead)
+    ahead, behind = device._ticker.streams
+    device._ticker._tick(ahead)
     assert (ahead.next_tick, behind.next_tick) == (1003, 1002)
-    device._ticks.switch([replace(ONE, version=3), replace(TWO, version=4)], lambda: None)
+    device._ticker.switch([replace(ONE, version=3), replace(TWO, version=4)], lambda: None)
     for step in (0, SECOND * 9 // 10, SECOND // 10):
         clock.now += step
-        device._ticks.catch_up()
+        device._ticker.catch_up()
     ticks = {version: sorted(symbols(device, version)) for version in (1, 2, 3, 4)}
     assert ticks == {1: [1001, 1002], 2: [1001], 3: [1003], 4: [1003]}
 
@@ -130,11 +130,11 @@ def test_a_stream_that_ends_with_a_document_leaves_the_others_no_tick_that_it_ha
     device = agent(tmp_path, clock, Counted(float), ONE, TWO)
     for _ in range(2):
         clock.now += SECOND
-        device._ticks._tick(device._ticks.streams[0])
-    device._ticks.switch([replace(TWO, version=4)], lambda: None)
+        device._ticker._tick(device._ticker.streams[0])
+    device._ticker.switch([replace(TWO, version=4)], lambda: None)
     for step in (0, SECOND * 9 // 10, SECOND // 10):
         clock.now += step
-        device._ticks.catch_up()
+        device._ticker.catch_up()
     ended, begun = sorted(symbols(device, 1)), sorted(symbols(device, 4))
     assert len(ended) == 2
     assert begun == [ended[-1] + 1]
@@ -145,13 +145,13 @@ def test_a_restart_does_not_put_streams_of_one_clock_apart(tmp_path: Path) -> No
     clock = JumpingClock(1000 * SECOND)
     device = agent(tmp_path, clock, Counted(float), ONE, TWO)
     clock.now += SECOND
-    device._ticks.catch_up()
+    device._ticker.catch_up()
     clock.now += SECOND
-    device._ticks._tick(device._ticks.streams[0])
-    device._ticks.finish()
+    device._ticker._tick(device._ticker.streams[0])
+    device._ticker.finish()
     device._outbox.close()
     again = agent(tmp_path, JumpingClock(1001 * SECOND), Counted(float), ONE, TWO)
-    assert [stream.next_tick for stream in again._ticks.streams] == [1003, 1003]
+    assert [stream.next_tick for stream in again._ticker.streams] == [1003, 1003]
 
 
 def test_equal_sensors_are_opened_once_and_others_apart() -> None:
@@ -177,8 +177,8 @@ def test_what_can_be_open_only_once_is_for_streams_of_one_clock_and_table(
         open_sensors((first, two))
     device = agent(tmp_path, JumpingClock(1000 * SECOND), Counted(float), first)
     with pytest.raises(ConfigError, match=f"{what} feeds the streams of one clock"):
-        device._ticks.switch([first, two], lambda: None)
-    assert [stream.plan.stream for stream in device._ticks.streams] == ["one"]
+        device._ticker.switch([first, two], lambda: None)
+    assert [stream.plan.stream for stream in device._ticker.streams] == ["one"]
 
 
 def test_a_tick_that_nobody_knows_any_more_has_no_reading() -> None:

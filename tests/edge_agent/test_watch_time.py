@@ -80,7 +80,7 @@ def test_when_ticks_come_does_not_depend_on_what_judging_costs(
             drawn.append((tick, clock.now))
 
         def go_on(
-            work: Callable[[], bool] = agent._ticks.judge, clock: JumpingClock = clock, judged: list[int] = judged
+            work: Callable[[], bool] = agent._ticker.judge, clock: JumpingClock = clock, judged: list[int] = judged
         ) -> bool:
             if did := work():
                 judged.append(clock.now)
@@ -89,7 +89,7 @@ def test_when_ticks_come_does_not_depend_on_what_judging_costs(
         with monkeypatch.context() as patched:
             patched.setattr(Watch, "judge", judge)
             patched.setattr(Watch, "observe", observe)
-            patched.setattr(agent._ticks, "judge", go_on)
+            patched.setattr(agent._ticker, "judge", go_on)
             run(agent, lambda clock=clock: clock.now > TICKS * SECOND)  # type: ignore[misc]
         runs.append((drawn[:TICKS], [moment for moment in judged if moment < TICKS * SECOND]))
     (ticks, judged), (later_ticks, later_judged) = runs
@@ -136,12 +136,12 @@ def test_no_fault_of_a_sensor_or_of_the_watch_ends_a_tick(
     clock = JumpingClock()
     agent = opened(tmp_path, Broken(part), clock)
     if part == "count":
-        monkeypatch.setattr(Watch, "_count", fail)
+        monkeypatch.setattr(Watch, "_count_step", fail)
     if part == "judge":
         monkeypatch.setattr(watch_module, "log_e_value", fail)
     drawn = run(agent, lambda: clock.now > 200 * SECOND)
     assert drawn[:199] == list(range(drawn[0], drawn[0] + 199))
-    stream, of_sensor = agent._ticks.streams[0], part in ("poll", "finished", "trouble")
+    stream, of_sensor = agent._ticker.streams[0], part in ("poll", "finished", "trouble")
     assert ("raises an exception" in stream.sensor.trouble) == ("raises an exception" in caplog.text) == of_sensor
     assert ("ZeroDivisionError inside the agent" in stream.watch.sentence()) != of_sensor
     assert (stream.silent == stream.ticks) == (part == "poll")

@@ -34,10 +34,10 @@ for tick in range({TICKS} * ({FRAMES} + 1)):
         Path("/wear/begin").exists()
     clock.now += SECOND
     agent._follow_pause()
-    agent._ticks.catch_up()
-    agent._ticks.prepare()
+    agent._ticker.catch_up()
+    agent._ticker.prepare()
     agent._communicate()
-    agent._local.answer(agent._status_now)
+    agent._local_status.answer(agent._status_now)
     if tick % {TICKS} == 7:
         newest = agent._outbox.frames.newest
         agent._outbox.frames.forget_committed("hr", tick, (), sent_through=newest, grace_seconds=0.0)

@@ -54,7 +54,7 @@ class Device:
         self.outbox = Outbox(self.folder / "outbox.sqlite", "home", "watch")
         self.time = DeviceClock(self.clocks, self.settings, self.outbox.anchor(), self.outbox.keep_anchor)
         entropy = self.entropy or system_entropy()
-        self.ticks = Ticker(self.outbox, self.time, entropy, silent=lambda _now: None, helpers=self.helpers)
+        self.ticks = Ticker(self.outbox, self.time, entropy, silence_code=lambda _now: None, helpers=self.helpers)
         sensors: Sequence[Sensor] = [self.sensor() for _ in self.plans]
         self.ticks.begin(self.plans, sensors)
         append = self.outbox.append
