@@ -61,9 +61,7 @@ def test_a_configuration_of_releases_that_does_not_fit_is_refused(fugu: Fugu, tm
 
 
 def test_a_folder_without_policies_is_refused(fugu: Fugu, tmp_path: Path) -> None:
-    done = fugu("gateway", "run", served(tmp_path, policies="none"))
-    assert done.code == 1
-    assert done.err.count("\n") == 1
+    fugu("gateway", "run", served(tmp_path, policies="none")).refusal()
     assert not (tmp_path / "home.db").exists()
 
 
@@ -115,10 +113,9 @@ def test_what_is_wrong_with_its_file_is_one_line_that_names_the_key(
 ) -> None:
     (tmp_path / "gateway.toml").write_text(text)
     for command in (("gateway", "run"), ("gateway", "cluster", "--shards", 2), ("gateway", "status")):
-        done = fugu(*command, tmp_path / "gateway.toml")
-        assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
-        assert done.err.startswith(f"fugu: {tmp_path}/gateway.toml")
-        assert reason in done.err, done.err
+        line = fugu(*command, tmp_path / "gateway.toml").refusal()
+        assert line.startswith(f"fugu: {tmp_path}/gateway.toml")
+        assert reason in line
     assert "cannot read none.toml: No such file" in fugu("gateway", "run", "none.toml").err
 
 

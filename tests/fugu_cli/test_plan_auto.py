@@ -29,7 +29,7 @@ from fugu.planning.question import three_sets
 from fugu.planning.recorded_policy import recorded_class
 from fugu.recordings.readings import read_readings
 from tests.support.brokers import Mosquitto, wait_until
-from tests.support.command import Done, Fugu
+from tests.support.command import Fugu
 from tests.support.home_assistant import Listener
 
 pytestmark = pytest.mark.usefixtures("planned_once")
@@ -170,7 +170,7 @@ def test_what_is_written_runs_without_editing(fugu: Fugu, planned: tuple[Path, P
 def test_names_and_windows_that_are_none_are_refused_at_once(
     fugu: Fugu, tmp_path: Path, words: tuple[str, ...], expected: str
 ) -> None:
-    assert expected in one_line(fugu(*AUTO, recording(tmp_path), *words))
+    assert expected in fugu(*AUTO, recording(tmp_path), *words).refusal(1, 2)
 
 
 @pytest.mark.long
@@ -194,7 +194,7 @@ def test_a_plan_is_not_overwritten_unless_that_is_asked(fugu: Fugu, planned: tup
     shutil.copytree(planned[1], tmp_path / "plan")
     before = (tmp_path / "plan" / "policy.json").read_bytes()
     done = fugu(*AUTO, planned[0], "-o", tmp_path / "plan")
-    assert "holds a plan already" in one_line(done)
+    assert "holds a plan already" in done.refusal(1, 2)
     assert (tmp_path / "plan" / "policy.json").read_bytes() == before
     done = fugu(*AUTO, planned[0], "--window", "8h", "-o", tmp_path / "plan", "--force")
     assert (done.code, "replays only what was held back" in " ".join(done.out.split())) == (0, True)
@@ -301,8 +301,7 @@ def test_a_recording_whose_name_is_no_text_is_refused_in_a_line(
     file = tmp_path / "\udcff.csv"
     file.write_bytes(planned[0].read_bytes())
     done = fugu(*AUTO, file, "-o", tmp_path / "plan")
-    assert (done.code, done.err.count("\n")) == (1, 1)
-    assert "has a name that is not UTF-8: rename it" in done.err
+    assert "has a name that is not UTF-8: rename it" in done.refusal()
     assert not (tmp_path / "plan" / "policy.json").exists()
 
 
@@ -379,14 +378,6 @@ def test_a_log_of_changes_gets_an_agent_that_replays_changes(fugu: Fugu, tmp_pat
         assert json.loads((tmp_path / "plan" / "policy.json").read_text())["stream"] == "hall"
 
 
-def one_line(done: Done) -> str:
-    assert done.code in (1, 2)
-    assert done.out == ""
-    lines = done.err.strip().splitlines()
-    assert len(lines) == 1
-    return lines[0]
-
-
 @pytest.mark.long
 def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less(fugu: Fugu, tmp_path: Path) -> None:
     rng, state, rows = random.Random(5), 0, ["value"]
@@ -421,8 +412,8 @@ def test_rows_without_times_are_asked_how_far_apart_they_are_before_anything_els
     (tmp_path / "rows.csv").write_text(rows)
     monkeypatch.setattr("fugu.planning.auto.choose_states", None)
     monkeypatch.setattr("fugu.planning.auto_places.three_sets", None)
-    done = fugu(*words, tmp_path / "rows.csv")
-    assert one_line(done) == "fugu: rows.csv: no times say how far apart its rows are: give --period, in seconds"
+    line = fugu(*words, tmp_path / "rows.csv").refusal(1, 2)
+    assert line == "fugu: rows.csv: no times say how far apart its rows are: give --period, in seconds\n"
 
 
 @pytest.mark.parametrize(
@@ -449,7 +440,7 @@ def test_rows_without_times_are_asked_how_far_apart_they_are_before_anything_els
 def test_questions_that_are_none_are_one_line(
     fugu: Fugu, planned: tuple[Path, Path], options: tuple[str, ...], words: str
 ) -> None:
-    assert words in one_line(fugu(*AUTO, planned[0], *options))
+    assert words in fugu(*AUTO, planned[0], *options).refusal(1, 2)
 
 
 @pytest.mark.soak
@@ -503,8 +494,8 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     assert f"Test data, not used for planning: off by {gives}." in " ".join(pasted.out.split())
     assert " Private: about any single tick, from 50 % to at most 73 % sure." in words
     assert re.search(r" Not useful: a point every .*, off by \d+ m or more on average; guessing is off by \d+\.", words)
-    assert "no column 'lat'" in one_line(fugu(*AUTO, recording(tmp_path, 3), "--want", "place"))
-    assert "a place has no" in one_line(fugu(*AUTO, file, "--want", "place", "--threshold", 1))
+    assert "no column 'lat'" in fugu(*AUTO, recording(tmp_path, 3), "--want", "place").refusal(1, 2)
+    assert "a place has no" in fugu(*AUTO, file, "--want", "place", "--threshold", 1).refusal(1, 2)
 
 
 @pytest.mark.long

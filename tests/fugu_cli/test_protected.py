@@ -101,8 +101,7 @@ def test_plans_take_the_baseline_of_their_model(fugu: Fugu, tmp_path: Path, word
     )
     assert "Sampling less often" not in " ".join(document.get("advice", []))
     refused = fugu(*planned, "--threshold", 3)
-    assert (refused.code, refused.out) == (2, "")
-    assert "--threshold makes other states than the model's, which are made by a running mean" in refused.err
+    assert "--threshold makes other states than the model's, which are made by a running mean" in refused.refusal(2)
 
 
 @pytest.mark.long

@@ -58,10 +58,7 @@ def test_a_policy_whose_windows_lose_more_than_they_promise_is_refused(fugu: Fug
     document = json.loads(file.read_text())
     document["windows"][0]["scale"] = "20"
     file.write_text(json.dumps(document))
-    refused = fugu("check", "policy", file)
-    assert refused.code == 1
-    assert refused.err.startswith("fugu: the set of windows loses epsilon ")
-    assert len(refused.err.splitlines()) == 1
+    assert fugu("check", "policy", file).refusal().startswith("fugu: the set of windows loses epsilon ")
 
 
 @pytest.mark.long

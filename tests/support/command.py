@@ -23,6 +23,12 @@ class Done(NamedTuple):
     def json(self) -> Any:
         return json.loads(self.out)
 
+    def refusal(self, *codes: int) -> str:
+        """Return the one line on stderr of a command that prints nothing else and ends in one of the codes, or in 1."""
+        assert self.code in (codes or (1,)), self
+        assert (self.out, self.err[:6], self.err.count("\n")) == ("", "fugu: ", 1), self
+        return self.err
+
 
 Fugu = Callable[..., Done]
 
