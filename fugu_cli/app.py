@@ -258,13 +258,13 @@ def command(
         if shows:
             parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption))
 
-        def run(**values: Any) -> object:
-            as_json = shows and values.pop("as_json")
+        def run(**option_values: Any) -> object:
+            as_json = shows and option_values.pop("as_json")
             option_groups = {
-                name: group(**{field.name: values.pop(field.name) for field in fields(group)})
+                name: group(**{field.name: option_values.pop(field.name) for field in fields(group)})
                 for name, group in groups.items()
             }
-            outcome: Any = function(**option_groups, **values)
+            outcome: Any = function(**option_groups, **option_values)
             if not shows:
                 return outcome
             from fugu_cli.view.terminal import show

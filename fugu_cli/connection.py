@@ -12,14 +12,14 @@ __all__ = ["BROKER_HELP", "broker_of"]
 BROKER_HELP = "The broker: HOST:PORT, or a file NAME.toml with [broker]."
 
 
-def broker_of(text: str) -> Broker:
+def broker_of(broker_text: str) -> Broker:
     """Read the value of `--broker`.
 
     Raises:
         FuguError: it is no address, or its file cannot be read.
     """
-    if not text.endswith(".toml"):
-        return Broker.parse(text)
+    if not broker_text.endswith(".toml"):
+        return Broker.parse(broker_text)
     from pydantic import BaseModel
 
     from fugu.host.toml_file import read_toml
@@ -27,4 +27,4 @@ def broker_of(text: str) -> Broker:
     class _BrokerFile(BaseModel):
         broker: Broker
 
-    return read_toml(Path(text), _BrokerFile, FuguError).broker.beside(Path(text).parent)
+    return read_toml(Path(broker_text), _BrokerFile, FuguError).broker.beside(Path(broker_text).parent)

@@ -55,8 +55,8 @@ def agent(arguments: Sequence[str]) -> int:
     if name not in ("", "--help", "-h"):
         raise UsageError(f"No such command {name[:40]!r} (try 'fugu agent --help')")
     commands_below = {command: about for command, (_, about) in AGENT.items()}
-    text = _help_text("fugu agent", COMMANDS["agent"], {"--help": OPTIONS["--help"]}, commands_below)
-    print(text, end="", file=sys.stdout if name else sys.stderr)
+    help_text = _help_text("fugu agent", COMMANDS["agent"], {"--help": OPTIONS["--help"]}, commands_below)
+    print(help_text, end="", file=sys.stdout if name else sys.stderr)
     return 0 if name else 2
 
 
@@ -64,6 +64,6 @@ def _help_text(program: str, description: str, options: dict[str, str], commands
     """Return the help text of a program with options and commands."""
     width = max(map(len, chain(options, commands)))
     lines = [f"Usage: {program} [OPTIONS] COMMAND [ARGS]...", "", f"  {description}", "", "Options:"]
-    lines += [f"  {name:{width}}  {text}" for name, text in options.items()]
-    lines += ["", "Commands:", *(f"  {name:{width}}  {text}" for name, text in commands.items())]
+    lines += [f"  {name:{width}}  {about}" for name, about in options.items()]
+    lines += ["", "Commands:", *(f"  {name:{width}}  {about}" for name, about in commands.items())]
     return "\n".join(lines) + "\n"

@@ -113,9 +113,9 @@ def _print_question(error: QuestionError, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(error.document(), indent=2))
         return 2
-    texts = [shlex.join(option.words) for option in error.options]
-    width = max(map(len, texts))
-    lines = [f"  {word:<{width}}  {option.meaning}" for word, option in zip(texts, error.options, strict=True)]
+    option_texts = [shlex.join(option.words) for option in error.options]
+    width = max(map(len, option_texts))
+    lines = [f"  {word:<{width}}  {option.meaning}" for word, option in zip(option_texts, error.options, strict=True)]
     print(f"fugu: {error.question}. Say which:", *map(printable, lines), sep="\n", file=sys.stderr)
     return 2
 

@@ -102,10 +102,10 @@ def policy(
     return shown_statement(statement)
 
 
-def _signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
+def _signed_statement(statement: Statement, signing_key: Ed25519PrivateKey) -> bytes:
     """Return a statement's JSON in a signed envelope of the kind `statement`."""
     payload = json.dumps(statement.document(), sort_keys=True, separators=(",", ":")).encode()
-    return sign("statement", payload, [key]).encode()
+    return sign("statement", payload, [signing_key]).encode()
 
 
 @command(app, "device", shows=True)
@@ -148,16 +148,16 @@ def device(
         raise UsageError(f"--command is a program with its options, got {command[:80]!r}")
     policy = load_policy(file)
     tests: list[DrawTest] = []
-    problem, parts, address = "", _policy_parts(policy), broker_of(broker)
-    for part in parts:
-        draw_count = counts if isinstance(part, Policy) and part.table is None else draws
+    problem, policy_parts, address = "", _policy_parts(policy), broker_of(broker)
+    for policy_part in policy_parts:
+        draw_count = counts if isinstance(policy_part, Policy) and policy_part.table is None else draws
         with tempfile.TemporaryDirectory() as folder, working("drawing"):
             outputs = run_constant(
-                command_words, part, address, Path(folder), draw_count, period_us=period_us, patience=_PATIENCE
+                command_words, policy_part, address, Path(folder), draw_count, period_us=period_us, patience=_PATIENCE
             )
         problem = problem or outputs.problem
         draws_heard = outputs.symbols, outputs.noise, outputs.points
-        tests += device_tests(policy, *draws_heard, false_alarms / len(parts), outputs.script, outputs.changes)
+        tests += device_tests(policy, *draws_heard, false_alarms / len(policy_parts), outputs.script, outputs.changes)
     return tested_device(tests, problem, false_alarms)
 
 
@@ -302,8 +302,8 @@ def ledger(
     location = ledger_location(ledger, store)
     with closing(Ledger(location, create=False)) as ledger_db, working("computing everything again"):
         problem = ledger_problem(ledger_db, Place.of(store).store) if store is not None else ""
-        with ledger_db.snapshot() as rows:
-            devices = {row[1] for row in rows.accounts()}
+        with ledger_db.snapshot() as ledger_tables:
+            devices = {account_row[1] for account_row in ledger_tables.accounts()}
         documents = policies_in(
             _policy_files(policies), None if root is None else Root.read(root), enrolments_in(enrolment), devices
         )

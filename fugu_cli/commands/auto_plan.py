@@ -129,10 +129,10 @@ def offers_of(solve: Planner, choices: Iterable[AutoOptions], progress: Callable
     No held-back row had a part in the choice of settings: a baseline is chosen by no reading, an epsilon by all others.
     """
     offers = []
-    for number, settings in enumerate(choices, 1):
+    for choice_number, settings in enumerate(choices, 1):
 
-        def report(part: str, share: float, number: int = number) -> None:
-            progress(f"what else may be useful, {number}: {part}", share)
+        def report(part: str, share: float, choice_number: int = choice_number) -> None:
+            progress(f"what else may be useful, {choice_number}: {part}", share)
 
         try:
             plan = solve(question_asked(settings), progress=report)
@@ -155,14 +155,13 @@ def offer_line(offer: Offer, command: Sequence[str], command_options: type[Trial
 def option_words(options: AutoOptions, command_options: type[TrialOptions] = AutoOptions) -> list[str]:
     """Return the options of a command that differ from their defaults, as words of the command."""
     arguments: list[str] = []
-    for field in fields(command_options):
-        value, name = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
-        if value is True:
+    for option in fields(command_options):
+        option_value, name = getattr(options, option.name), f"--{option.name.replace('_', '-')}"
+        if option_value is True:
             arguments.append(name)
-        elif str(value) != str(field.default):
-            arguments += [
-                word for text in (value if isinstance(value, list) else [value]) for word in (name, str(text))
-            ]
+        elif str(option_value) != str(option.default):
+            items = option_value if isinstance(option_value, list) else [option_value]
+            arguments += [word for item in items for word in (name, str(item))]
     return arguments
 
 
@@ -208,7 +207,7 @@ def reading_options(options: RecordingOptions, question: Question) -> ReadOption
 
 def question_asked(options: AutoOptions) -> Question:
     """Return the question that options ask; FuguError if an option cannot be parsed."""
-    texts = {field.name: getattr(options, field.name) for field in fields(options) if field.name not in _READ_BY}
+    texts = {option.name: getattr(options, option.name) for option in fields(options) if option.name not in _READ_BY}
     return question_of(texts.pop("want"), **texts)
 
 

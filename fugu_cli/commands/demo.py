@@ -131,8 +131,8 @@ def _ending_in_order() -> Iterator[None]:
     signals = [signum for signum in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(signum) is not signal.SIG_IGN]
 
     def leave(signum: int, _frame: object) -> None:
-        for end in signals:
-            signal.signal(end, signal.SIG_IGN)
+        for end_signal in signals:
+            signal.signal(end_signal, signal.SIG_IGN)
         sys.exit(128 + signum)
 
     handlers = {signum: signal.signal(signum, leave) for signum in signals}

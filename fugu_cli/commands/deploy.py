@@ -54,13 +54,13 @@ _CA_KEY = "FUGU_CA_KEY"
 _ANEW = "once the broker has started anew"
 
 
-def check_sensor(text: str) -> None:
+def check_sensor(sensor_name: str) -> None:
     """Raise FuguError for the name of a sensor that no agent would accept."""
     try:
-        _SENSOR.validate_python(folders.sensor_table(text))
+        _SENSOR.validate_python(folders.sensor_table(sensor_name))
     except ValidationError:
         sensor_forms = "stdin, package.module:function, or a topic without wildcards, with #PATH if its payload is JSON"
-        raise FuguError(f"{text[:80]!r} is no sensor: {sensor_forms}") from None
+        raise FuguError(f"{sensor_name[:80]!r} is no sensor: {sensor_forms}") from None
 
 
 def _add_account(broker_dir: BrokerFolder, account: Account, *, renew: bool = False) -> Credentials:

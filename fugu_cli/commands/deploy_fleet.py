@@ -175,17 +175,17 @@ _GATEWAY: dict[str, Role] = {"gateway": "gateway", "gateway-rollout": "operator"
 
 
 def _write_gateway(
-    folder: Path, broker: BrokerFolder, keys: Path, registry: Path, passphrase_file: Path, *, in_place: bool
+    folder: Path, broker: BrokerFolder, key_folder: Path, registry: Path, passphrase_file: Path, *, in_place: bool
 ) -> list[tuple[Account, Credentials]]:
     """Write the gateway's folder, with copies of the fleet's root and of its key; return its accounts."""
     passphrase = read_passphrase(passphrase_file)
-    gateway_keys = [key for key in key_files([keys]) if key.role == "gateway"]
+    gateway_keys = [key_file for key_file in key_files([key_folder]) if key_file.role == "gateway"]
     if len(gateway_keys) != 1:
-        raise FuguError(f"{keys} has {len(gateway_keys)} keys of a gateway: leave the one that it is to have")
-    content = gateway_keys[0].path.read_bytes()
-    decrypt_key(content, passphrase, gateway_keys[0].path)
+        raise FuguError(f"{key_folder} has {len(gateway_keys)} keys of a gateway: leave the one that it is to have")
+    key_bytes = gateway_keys[0].path.read_bytes()
+    decrypt_key(key_bytes, passphrase, gateway_keys[0].path)
     registry_path = os.path.relpath(registry, folder) if in_place else f"{GATEWAY.state}/{registry.name}"
-    signed_files = folders.SignedFiles(registry_path, sorted(keys.glob("root-*.envelope")), content, passphrase)
+    signed_files = folders.SignedFiles(registry_path, sorted(key_folder.glob("root-*.envelope")), key_bytes, passphrase)
     issued = [
         (Account(name=name, role=role), broker.issue(name, datetime.now(UTC), ca_key=ca_key()))
         for name, role in _GATEWAY.items()
@@ -197,25 +197,25 @@ def _write_gateway(
 
 def _read_devices(file: Path, broker: BrokerFolder) -> list[_Device]:
     """Read and check all rows. FuguError names a wrong line, and its notes name the other wrong lines."""
-    rows = csv.DictReader(read_text(file, "the list of devices").removeprefix("\ufeff").splitlines(), strict=True)
+    csv_reader = csv.DictReader(read_text(file, "the list of devices").removeprefix("\ufeff").splitlines(), strict=True)
     fleet_devices: dict[str, _Device] = {}
     problems = []
     templates = cache(lambda name: read_templates([file.parent / name], broker.settings.fleet))
     try:
-        columns = rows.fieldnames or ()
+        columns = csv_reader.fieldnames or ()
         if missing := [name for name in _COLUMNS if name not in columns]:
             raise FuguError(f"{file}: line 1: the column {missing[0]} is missing; it needs {', '.join(_COLUMNS)}")
         if unknown_columns := [name for name in columns if name not in (*_COLUMNS, *_OPTIONAL)]:
             raise FuguError(f"{file}: line 1: unknown column {unknown_columns[0][:40]!r}")
         if repeated := [name for index, name in enumerate(columns) if name in columns[:index]]:
             raise FuguError(f"{file}: line 1: the column {repeated[0]} comes twice")
-        for row in rows:
+        for row in csv_reader:
             try:
-                _enter_row(fleet_devices, row, rows.line_num, broker, templates)
+                _enter_row(fleet_devices, row, csv_reader.line_num, broker, templates)
             except FuguError as error:
-                problems.append(f"{file}: line {rows.line_num}: {error}")
+                problems.append(f"{file}: line {csv_reader.line_num}: {error}")
     except csv.Error as error:
-        raise FuguError(f"{file}: line {rows.line_num}: {error}") from None
+        raise FuguError(f"{file}: line {csv_reader.line_num}: {error}") from None
     if problems:
         refusal = FuguError(f"{problems.pop()}; nothing was written")
         for problem in problems:

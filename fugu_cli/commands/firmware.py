@@ -80,7 +80,7 @@ def build_image(
 
 
 def _report(image: Image) -> Report:
-    files = [(name, str(size)) for name, size in image.sizes.items()]
+    files = [(name, str(byte_count)) for name, byte_count in image.sizes.items()]
     yield Table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), files)
     yield Line(f"The board derives that a stream loses at most epsilon {log_up(image.ratio):.6g}.")
     yield Line(f"Its randomness: {image.randomness}.")

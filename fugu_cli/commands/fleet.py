@@ -150,8 +150,8 @@ def new_enrolment(
 def enter_device(registry: Registry, enrolment: Enrolment, output: Path) -> None:
     """Enter a device into a registry, and write its enrolment with the key from the registry."""
     with registry.transaction():
-        key = registry.enrol(enrolment.device, enrolment.groups, **by_operator())
-        write_secret(output, _enrolment_text(enrolment.model_copy(update={"key": key.hex()})))
+        device_key = registry.enrol(enrolment.device, enrolment.groups, **by_operator())
+        write_secret(output, _enrolment_text(enrolment.model_copy(update={"key": device_key.hex()})))
 
 
 def _enrolment_text(enrolment: Enrolment) -> str:
@@ -201,9 +201,9 @@ def groups(
                 groups_after = (groups_before - set(removed_groups or ())) | set(add or ())
                 registry_db.set_groups(device, groups_after, **by_operator())
         members = {name: [device.name for device in registry_db.devices(name)] for name in registry_db.groups()}
-    rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
+    group_rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
     warnings = [f"{device} takes documents for a group only if its own enrolment names the group"] if add else ()
-    return Result(members, [Table("Groups", ("group", "devices", ""), rows)], warnings=warnings)
+    return Result(members, [Table("Groups", ("group", "devices", ""), group_rows)], warnings=warnings)
 
 
 @command(app, "push", shows=True)
@@ -241,9 +241,10 @@ def push(
             record = enter_document(registry_db, signed_document, **by_operator())
             view.warn_of_rollouts(registry_db, devices)
             registry_db.desire(devices, record.version, **by_operator())
-    restore_words = "" if record.restores is None else f", which brings version {record.restores} back"
-    line = f"version {record.version}{restore_words}: {len(devices)} devices should have it; the gateway sends it"
-    return Result({"version": record.version, "devices": devices, "restores": record.restores}, [Line(line)])
+    version, restores = record.version, record.restores
+    restore_words = "" if restores is None else f", which brings version {restores} back"
+    line = f"version {version}{restore_words}: {len(devices)} devices should have it; the gateway sends it"
+    return Result({"version": version, "devices": devices, "restores": restores}, [Line(line)])
 
 
 @command(app, "status", shows=True)
@@ -269,9 +270,9 @@ def status(
         if group is not None and not devices:
             raise FuguError(f"no device of fleet {registry_db.fleet} is in group {group}")
         refusals = {refusal.device: refusal for refusal in view.every_entry(registry_db.refusals)}
-    rows = [view.device_document(device, refusals.get(device.name)) for device in devices]
+    device_documents = [view.device_document(device, refusals.get(device.name)) for device in devices]
     gateway = is_held(lock_path(registry))
-    document = {"fleet": registry_db.fleet, "gateway": gateway, "devices": rows}
+    document = {"fleet": registry_db.fleet, "gateway": gateway, "devices": device_documents}
     laggards = [device.name for device in devices if view.state_of(device) not in ("up to date", "nothing to do")]
     error = None
     if strict and laggards:

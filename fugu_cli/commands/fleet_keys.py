@@ -116,8 +116,8 @@ def _prompt(prompt: str) -> str:
     if not sys.stdin.isatty():
         raise FuguError(f"no passphrase: give --passphrase-file or {_VARIABLE}, or run it at a terminal")
     with suppress(EOFError):
-        if answer := getpass.getpass(prompt):
-            return answer
+        if passphrase := getpass.getpass(prompt):
+            return passphrase
     raise FuguError("no passphrase: keys without one are not used")
 
 
@@ -178,11 +178,11 @@ def init(
     say(f"Move {keys}/root-*.key to disks that are kept offline; the gateway gets {keys}/gateway-*.key and no other.")
 
 
-def _quorum(text: str, name: str) -> tuple[int, int]:
+def _quorum(quorum_text: str, name: str) -> tuple[int, int]:
     """Parse M/N as how many keys have to sign, and how many there are; UsageError for any other text."""
-    match = re.fullmatch("([1-9][0-9]?)/([1-9][0-9]?)", text)
+    match = re.fullmatch("([1-9][0-9]?)/([1-9][0-9]?)", quorum_text)
     if match is None or int(match[2]) > _MOST_KEYS:
-        raise UsageError(f"{name} must be M/N, M of N keys and N from 1 to {_MOST_KEYS}, got {text[:40]!r}")
+        raise UsageError(f"{name} must be M/N, M of N keys and N from 1 to {_MOST_KEYS}, got {quorum_text[:40]!r}")
     return int(match[1]), int(match[2])
 
 
@@ -235,7 +235,7 @@ def rotate(
     key_role = one_of(role, "--role", ROLES)
     passphrase = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
     root, new_files = rotate_root(keys, key_role, key, passphrases, passphrase, count=count, threshold=threshold)
-    root_paths = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
+    root_paths = ", ".join(f'"{keys[0]}/root-{index + 1}.envelope"' for index in range(root.document.version))
     lines = [
         f"{keys[0] / ROOT_FILE}: root version {root.document.version}",
         f"Devices get it from the gateway, whose file needs all of them below [signed]: roots = [{root_paths}]",
@@ -254,22 +254,24 @@ def _root_document(document: RootDocument, folders: list[Path]) -> JsonObject:
     roles = JsonObject()
     for role in ROLES:
         members = role_of(document, role)
-        keys = [{"key": name, "file": files.get(short_name(name))} for name in members.keys]
-        roles[role] = {"threshold": members.threshold, "keys": keys}
+        role_keys = [{"key": name, "file": files.get(short_name(name))} for name in members.keys]
+        roles[role] = {"threshold": members.threshold, "keys": role_keys}
     return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired_keys.values())}
 
 
 def _root_table(document: RootDocument, folders: list[Path]) -> Table:
     """Show the root as a table, with the paths of its private keys."""
     files, retired_keys = _key_files(document, folders)
-    rows: list[tuple[str, str, str, str]] = []
+    key_rows: list[tuple[str, str, str, str]] = []
     for role in ROLES:
         members = role_of(document, role)
         quorum = f"{members.threshold} of {len(members.keys)}"
-        rows += [(role, quorum, short_name(name), files.get(short_name(name), "elsewhere")) for name in members.keys]
-    rows += [("none any more", "", name, path) for name, path in retired_keys.items()]
+        key_rows += [
+            (role, quorum, short_name(name), files.get(short_name(name), "elsewhere")) for name in members.keys
+        ]
+    key_rows += [("none any more", "", name, path) for name, path in retired_keys.items()]
     title = f"Root version {document.version} of fleet {document.fleet}"
-    return Table(title, ("role", "takes", "key", "file"), rows)
+    return Table(title, ("role", "takes", "key", "file"), key_rows)
 
 
 def _key_files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:

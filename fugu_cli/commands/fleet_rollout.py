@@ -166,8 +166,8 @@ def _roots_in(folders: Sequence[Path]) -> list[Root]:
 def _new_document(root: Root, policies: list[Path], options: DocumentOptions, roots: list[Root]) -> PolicyDocument:
     """Make the document that the options of `sign` describe."""
     expiry: _Expiry = one_of(options.on_expiry or "hold", "--on-expiry", _EXPIRIES)
-    end = None if options.valid_until is None else moment(options.valid_until, "--valid-until")
-    start = 0 if options.valid_from is None else moment(options.valid_from, "--valid-from")
+    valid_until = None if options.valid_until is None else moment(options.valid_until, "--valid-until")
+    valid_from = 0 if options.valid_from is None else moment(options.valid_from, "--valid-from")
     version, template = _version_and_template(options, root, roots)
     if template is None:
         address: Address = _read_address(options.to or "")
@@ -175,11 +175,14 @@ def _new_document(root: Root, policies: list[Path], options: DocumentOptions, ro
     else:
         address, policy_bodies = template.to, list(template.policies)
         expiry = expiry if options.on_expiry else template.on_expiry
-        end = template.valid_until if end is None else end
-    if end is not None and end <= time.time():
-        raise FuguError(f"the document would be over since {end}: say --valid-until, later than now")
+        valid_until = template.valid_until if valid_until is None else valid_until
+    if valid_until is not None and valid_until <= time.time():
+        raise FuguError(f"the document would be over since {valid_until}: say --valid-until, later than now")
     document = make_document(
-        root.document.fleet, version, address, policy_bodies, valid_from=start, valid_until=end, on_expiry=expiry
+        *(root.document.fleet, version, address, policy_bodies),
+        valid_from=valid_from,
+        valid_until=valid_until,
+        on_expiry=expiry,
     )
     old_units = units(template) if template is not None else {}
     if not options.boards and not old_units:
@@ -189,13 +192,13 @@ def _new_document(root: Root, policies: list[Path], options: DocumentOptions, ro
     return compile_for_boards(document, old_units | stream_units(options.unit))
 
 
-def _read_address(text: str) -> Address:
+def _read_address(address_text: str) -> Address:
     """Parse `device:NAME`, `group:NAME` or `everyone`; UsageError for any other text."""
-    addressee_kind, colon, name = text.partition(":")
-    if text == "everyone":
+    addressee_kind, colon, name = address_text.partition(":")
+    if address_text == "everyone":
         return Address(everyone=True)
     if addressee_kind not in ("device", "group") or not colon or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
-        raise UsageError(f"--to must be device:NAME, group:NAME or everyone, got {text[:80]!r}")
+        raise UsageError(f"--to must be device:NAME, group:NAME or everyone, got {address_text[:80]!r}")
     return Address(device=name) if addressee_kind == "device" else Address(group=name)
 
 
@@ -205,21 +208,21 @@ def _version_and_template(options: DocumentOptions, root: Root, roots: list[Root
     The registry's file lies on the gateway's host. So a document in it is trusted only if keys of the root in force
     have signed it. For the number of the newest version, keys of any root in the folders suffice.
     """
-    text, source = options.version, options.restores
-    if text != "next" and not text.isdecimal():
-        raise UsageError(f"--version must be a number or 'next', got {text[:40]!r}")
-    template, version = None, None if text == "next" else int(text[:20])
+    version_text, restored = options.version, options.restores
+    if version_text != "next" and not version_text.isdecimal():
+        raise UsageError(f"--version must be a number or 'next', got {version_text[:40]!r}")
+    template, version = None, None if version_text == "next" else int(version_text[:20])
     if version is not None and version > _MOST_VERSION:
         raise UsageError(f"--version must be at most {_MOST_VERSION}: above, few numbers are left for later documents")
-    if source is not None and not source.isdecimal():  # any root of the folders may have been in force then
-        with naming(Path(source), "the document"):
-            template = read_complete(Path(source).read_bytes(), roots)
+    if restored is not None and not restored.isdecimal():  # any root of the folders may have been in force then
+        with naming(Path(restored), "the document"):
+            template = read_complete(Path(restored).read_bytes(), roots)
     if options.registry is not None:
         with closing(Registry(options.registry)) as registry_db:
             version = _new_version(registry_db, version, roots)
-            if source is not None and template is None:
-                template = _stored_document(registry_db, int(source[:20]), root)
-    if version is None or (source is not None and template is None):
+            if restored is not None and template is None:
+                template = _stored_document(registry_db, int(restored[:20]), root)
+    if version is None or (restored is not None and template is None):
         raise UsageError("--version next and --restores need --registry")
     if template is not None and version <= template.version:
         raise FleetError(f"version {version} is not newer than version {template.version}, which it brings back")
@@ -257,30 +260,30 @@ def _policy_keys(
     files, role = key_files(folders), root.document.policy
     signed_names = set() if signed is None else {signature.key.hex() for signature in signed.envelope.signatures}
     needed_count = max(1, role.threshold - len(signed_names))
-    keys = unlock_keys(
+    signing_keys = unlock_keys(
         files, (name for name in role.keys if name not in signed_names), needed_count, passphrases_in(passphrase_files)
     )
-    if not keys:
+    if not signing_keys:
         which = "that has not signed yet " if signed_names else ""
         raise FuguError(
             f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {which}is there"
         )
-    return keys
+    return signing_keys
 
 
 def _signature_result(signed: Signed, previous_document: PolicyDocument | None, path: Path) -> Result:
     """Show a signed document: its streams, its signatures, and its content beside that of the previous document."""
     document = signed.document
-    fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.is_complete}
-    counts = {"signatures": signed.signatures, "needed": signed.needed_signatures, "digest": signed.envelope.digest}
-    streams, rows = [], []
+    facts = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.is_complete}
+    facts |= {"signatures": signed.signatures, "needed": signed.needed_signatures, "digest": signed.envelope.digest}
+    streams, stream_rows = [], []
     for promise in promises(document):
         name, promise_kind, epsilon, adversary, *_ = promise
         streams.append(dict(zip(promise._fields[:4], promise, strict=False)) | {"stretch_ticks": promise.ticks})
         stretch = " each point" if promise_kind == "measured" else promise.stretch_words
-        rows.append((name, promise_kind, f"{epsilon:g}{stretch}", adversary))
+        stream_rows.append((name, promise_kind, f"{epsilon:g}{stretch}", adversary))
     report: list[Part] = [
-        Table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows),
+        Table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), stream_rows),
         Line(
             "Epsilon is for single ticks where no stretch is named. The dry run of a push, and 'fugu check policy', "
             "show it for an hour and a night."
@@ -289,7 +292,7 @@ def _signature_result(signed: Signed, previous_document: PolicyDocument | None, 
     ]
     if not signed.is_complete:
         report.append(Line("others add theirs with: fugu fleet sign --add-to", bold=True))
-    return Result({**fields, **counts, "streams": streams, **content_document(document, previous_document)}, report)
+    return Result({**facts, "streams": streams, **content_document(document, previous_document)}, report)
 
 
 app = command_group("A document in stages, to some devices first.")
@@ -344,7 +347,7 @@ def start(
     if (document is None) == (version is None) or (document is None) != (root is None):
         raise UsageError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
     signed = None if document is None or root is None else read_document(document, root)
-    stages = tuple(_read_stage(text) for text in stage or _STAGES)
+    stages = tuple(_read_stage(stage_text) for stage_text in stage or _STAGES)
     plan = RolloutPlan(
         version=signed.document.version if signed else version or 0,
         stages=stages,
@@ -389,10 +392,10 @@ def show(
         raise UsageError("--watch and --json do not go together")
     with closing(Registry(registry)) as registry_db:
         if number is None:
-            numbers = Rollouts(registry_db).numbers()
-            if not numbers:
+            rollout_numbers = Rollouts(registry_db).numbers()
+            if not rollout_numbers:
                 raise FuguError(f"there was no rollout in fleet {registry_db.fleet} yet")
-            number = numbers[-1]
+            number = rollout_numbers[-1]
         if not live:
             show_result(shown_rollout(registry_db, number), as_json=as_json)
         elif (phase := watch(registry_db, number)) != "completed":
@@ -427,9 +430,9 @@ def _active_number(registry: Registry) -> int:
     return active[0]
 
 
-def _read_stage(text: str) -> Stage:
+def _read_stage(stage_text: str) -> Stage:
     """Parse a stage: `SHARE` or `group:NAME`, then `,success=SHARE` and `,gate`."""
-    recipients, *options = text.split(",")
+    recipients, *options = stage_text.split(",")
     success, has_gate = "90%", False
     for option in options:
         if option == "gate":
@@ -437,7 +440,7 @@ def _read_stage(text: str) -> Stage:
         elif option.startswith("success="):
             success = option.removeprefix("success=")
         else:
-            raise UsageError(f"a stage is SHARE or group:NAME, then ,success=SHARE and ,gate; got {text[:60]!r}")
+            raise UsageError(f"a stage is SHARE or group:NAME, then ,success=SHARE and ,gate; got {stage_text[:60]!r}")
     if recipients.startswith("group:"):
         return Stage(group=recipients.removeprefix("group:"), success=parse_share(success), gate=has_gate)
     return Stage(share=parse_share(recipients), success=parse_share(success), gate=has_gate)

@@ -176,8 +176,8 @@ def history(
     from gateway.estimates.history import estimates_between
 
     location = Place.of(store)
-    for row in estimates_between(location.store, device, stream, first, last, location.lag):
-        print_history(as_json, row)
+    for estimate_row in estimates_between(location.store, device, stream, first, last, location.lag):
+        print_history(as_json, estimate_row)
 
 
 @command(app, "forget", shows=True)
@@ -199,8 +199,8 @@ def forget(
     location = Place.of(store)
     with working(f"erasing {device}"):
         forgotten = forget_device(location.store, device, location.ledger)
-    text = f"{forgotten.symbols} symbols, {forgotten.points} frames of points, {forgotten.windows} windows"
-    return Result(forgotten._asdict(), [Line(f"Erased of {device}, {text}. The ledger keeps its charges.")])
+    erased_words = f"{forgotten.symbols} symbols, {forgotten.points} frames of points, {forgotten.windows} windows"
+    return Result(forgotten._asdict(), [Line(f"Erased of {device}, {erased_words}. The ledger keeps its charges.")])
 
 
 @command(app, "asyncapi")
@@ -328,8 +328,8 @@ def export(
 
     span, location = time.span(), Place.of(store)
     with working(f"exporting {location.store.name}", measured=True) as progress:
-        rows = export_history(location.store, location.ledger, span, folder, lag=location.lag, progress=progress)
-    return _row_counts(folder, rows)
+        row_counts = export_history(location.store, location.ledger, span, folder, lag=location.lag, progress=progress)
+    return _row_counts(folder, row_counts)
 
 
 @command(app, "smooth", shows=True)
@@ -357,8 +357,8 @@ def smooth(
         tasks.open_tasks(ray) as task_runner,
         working(f"smoothing {symbol_source.path.name}", measured=True) as progress,
     ):
-        rows = smoothing.smooth_history(symbol_source, output, tasks=task_runner, progress=progress)
-    return _row_counts(output, rows)
+        row_counts = smoothing.smooth_history(symbol_source, output, tasks=task_runner, progress=progress)
+    return _row_counts(output, row_counts)
 
 
 @command(app, "learn", shows=True)
@@ -389,7 +389,7 @@ def learn(
     return learned_chains(model)
 
 
-def _row_counts(folder: Path, rows: Mapping[str, int]) -> Result:
+def _row_counts(folder: Path, count_by_table: Mapping[str, int]) -> Result:
     """Show the number of rows of each table in a folder."""
-    cells = [(name, f"{count:,}") for name, count in rows.items()]
-    return Result(rows, [Table(f"Written to {folder}", ("table", "rows"), cells)])
+    cells = [(name, f"{count:,}") for name, count in count_by_table.items()]
+    return Result(count_by_table, [Table(f"Written to {folder}", ("table", "rows"), cells)])

@@ -36,7 +36,7 @@ _SEED = 20201
 def fit_recordings(
     files: Sequence[Path],
     options: ReadOptions,
-    texts: Mapping[str, str | None],
+    option_texts: Mapping[str, str | None],
     names: str | None,
     order: Literal[1, 2],
     epsilon: float | None,
@@ -44,10 +44,10 @@ def fit_recordings(
 ) -> Result:
     """Fit a chain to one stream, or a joint chain to several; write it if a file is named.
 
-    `texts` are columns, thresholds and baselines by option, with commas between streams.
+    `option_texts` are columns, thresholds and baselines by option, with commas between streams.
     """
     attack_epsilon = None if epsilon is None else positive(epsilon, "epsilon")
-    rules = _stream_rules(files, texts)
+    rules = _stream_rules(files, option_texts)
     if order == 2 and attack_epsilon is not None:
         raise UsageError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
     if order == 2 and len(rules) > 1:
@@ -97,13 +97,14 @@ def _stream_names(names: str | None, rules: Sequence[StreamRule], streams: Seque
     raise UsageError(f"{problem}: give different names of letters, digits, - and _, as in --name heart,steps")
 
 
-def _stream_rules(files: Sequence[Path], texts: Mapping[str, str | None]) -> list[StreamRule]:
+def _stream_rules(files: Sequence[Path], option_texts: Mapping[str, str | None]) -> list[StreamRule]:
     """Return how each stream is read: its file, column, and threshold or baseline."""
-    columns = _split_words(texts["column"] or "-")
+    columns = _split_words(option_texts["column"] or "-")
     stream_count = max(len(files), len(columns))
     if len(files) not in (1, stream_count):
         raise UsageError(f"there are {len(files)} files and {stream_count} columns")
-    option_words = [_word_per_stream(_split_words(text or "-"), stream_count, option) for option, text in texts.items()]
+    split_texts = {option: _split_words(text or "-") for option, text in option_texts.items()}
+    option_words = [_word_per_stream(words, stream_count, option) for option, words in split_texts.items()]
     paths = list(files) * (stream_count if len(files) == 1 else 1)
     rules = [
         StreamRule(path, column, _state_edge(edge), _baseline_ticks(ticks))
@@ -142,19 +143,19 @@ def fit_places(file: Path, options: ReadOptions, cell: float | None, order: int,
     return fitted_grid(model, traces, document, order, output)
 
 
-def _state_edge(text: str | None) -> float | str | None:
+def _state_edge(edge_text: str | None) -> float | str | None:
     """Parse an edge between two states: None, "mean", or a number."""
-    return text if text in (None, "mean") else number(str(text), "threshold")
+    return edge_text if edge_text in (None, "mean") else number(str(edge_text), "threshold")
 
 
-def _baseline_ticks(text: str | None) -> int | None:
+def _baseline_ticks(ticks_text: str | None) -> int | None:
     """Parse the ticks of a running mean; None for None.
 
     Raises:
         FuguError: the text is no whole number from 1 on.
     """
-    if text is None:
+    if ticks_text is None:
         return None
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) == int(text)):
-        raise FuguError(f"baseline is a whole number of ticks, at least 1, got {text!r}")
-    return int(text)
+    if not (ticks_text.isascii() and ticks_text.isdigit() and 1 <= int(ticks_text[:9]) == int(ticks_text)):
+        raise FuguError(f"baseline is a whole number of ticks, at least 1, got {ticks_text!r}")
+    return int(ticks_text)

@@ -199,11 +199,11 @@ class HeaderOptions:
         Raises:
             UsageError: the number of names differs from that of the example.
         """
-        count = example.count("/") + 1
+        name_count = example.count("/") + 1
         if self.target is None:
-            return [None] * count
+            return [None] * name_count
         names: list[str | None] = [*self.target.split("/")]
-        if len(names) != count:
+        if len(names) != name_count:
             raise UsageError(f"--for is like {example}, got {self.target[:80]!r}")
         return names
 
@@ -276,7 +276,7 @@ class RecordingOptions:
 
     def texts(self) -> dict[str, Any]:
         """Return these options as arguments of `fugu.recordings.options.read_options`."""
-        return {field.name: getattr(self, field.name) for field in fields(RecordingOptions)}
+        return {option.name: getattr(self, option.name) for option in fields(RecordingOptions)}
 
 
 @dataclass(frozen=True, slots=True)

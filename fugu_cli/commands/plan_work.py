@@ -93,22 +93,22 @@ def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[
     return source.chains, source.period_seconds, source.notes, source.warnings
 
 
-def chosen_start(text: str | None) -> Start | None:
+def chosen_start(start_text: str | None) -> Start | None:
     """Parse --start, None as None; UsageError if it is no start."""
-    return None if text is None else arguments.one_of(text, "start", _STARTS)
+    return None if start_text is None else arguments.one_of(start_text, "start", _STARTS)
 
 
-def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
+def chosen_segments(segments_text: str | None, options: ChainOptions) -> int | None:
     """Parse --segments as the most ticks of a segment, None as None; FuguError if that is no number of ticks."""
-    if text is None:
+    if segments_text is None:
         return None
-    if text == "fitted":
+    if segments_text == "fitted":
         if options.model is None:
             raise UsageError("--segments fitted: give --model, a file of 'fugu plan model'")
         return fitted_segment(options.model)
-    ticks = arguments.number(text, "segments")
+    ticks = arguments.number(segments_text, "segments")
     if not 1.0 <= ticks < _LONGEST or ticks != int(ticks):
-        raise UsageError(f"segments must be a whole number of ticks from 1 on, or fitted, got {text!r:.40}")
+        raise UsageError(f"segments must be a whole number of ticks from 1 on, or fitted, got {segments_text!r:.40}")
     return int(ticks)
 
 
@@ -123,7 +123,7 @@ def policy_header(
     fleet, device, stream = options.names("home/watch/heart-rate")
     if fleet is None or device is None or stream is None or period is None or discretiser is None:
         option_values: dict[str, object] = {"--for": fleet, "--period": period, "--threshold": discretiser}
-        missing = ", ".join(name for name, value in option_values.items() if value is None)
+        missing = ", ".join(name for name, option_value in option_values.items() if option_value is None)
         raise UsageError(f"a policy needs {missing} (try '{command} --help')")
     return PolicyHeader(
         fleet,
@@ -266,23 +266,23 @@ def _wanted_windows(options: WindowOptions, source: ChainSource, period: float |
         states = (1,)
     else:
         raise UsageError(f"--count which of the {stream_states(source.chains)} states, or --query histogram?")
-    return [wanted_window(text, states, period)._replace(query=query) for text in options.window or ()]
+    return [wanted_window(window_text, states, period)._replace(query=query) for window_text in options.window or ()]
 
 
-def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
+def wanted_window(window_text: str, states: Any, period: float | None) -> WantedWindow:
     """Parse a window as [NAME=]LENGTH[:SHARE]; `period` is in seconds, None if unknown. FuguError: it is no window."""
-    named_length, colon, share = text.partition(":")
+    named_length, colon, share = window_text.partition(":")
     name, equals, length = named_length.rpartition("=")
     ticks, is_time = arguments.span(length, "window")
     if is_time:
         if period is None:
-            raise UsageError(f"window {text} is a time: give --period, the seconds from tick to tick")
+            raise UsageError(f"window {window_text} is a time: give --period, the seconds from tick to tick")
         ticks /= period
     if not 1.0 <= ticks + 1e-9 < _LONGEST or (not is_time and ticks != int(ticks)):
-        raise FuguError(f"window {text} has {ticks:g} ticks: it needs a whole number of them, at least 1")
+        raise FuguError(f"window {window_text} has {ticks:g} ticks: it needs a whole number of them, at least 1")
     name = name if equals else length
     if not re.fullmatch(WINDOW_NAME_PATTERN, name):
-        raise UsageError(f"window {text} needs a name of letters, digits, - and _, as in NAME=LENGTH")
+        raise UsageError(f"window {window_text} needs a name of letters, digits, - and _, as in NAME=LENGTH")
     return WantedWindow(name, round(ticks), states, share=arguments.number(share, "share") if colon else None)
 
 
@@ -318,11 +318,11 @@ def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
     return compared_noise(request, notes, plans, best_plan, refusals).with_lines((), warnings)
 
 
-def _counted_states(text: str, query: Query) -> tuple[int, ...]:
+def _counted_states(states_text: str, query: Query) -> tuple[int, ...]:
     """Parse the states of --count; UsageError for text that is none, or a query that counts each state."""
     if query.each:
         raise UsageError("--count is for counts; a histogram has all states")
-    return arguments.states(text)
+    return arguments.states(states_text)
 
 
 def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, output: Path | None) -> Result:
@@ -398,28 +398,28 @@ def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, device
 
 def window_loss(release_texts: list[str], chains: ChainOptions, start: str | None) -> Result:
     """Show the joint loss of releases."""
-    releases = [_read_release(text) for text in release_texts]
+    releases = [_read_release(release_text) for release_text in release_texts]
     chain_class, _, notes, warnings = declared_chains(chains)
     request = WindowRequest(chain_class, 1.0, None, "count", "ignorant", start=chosen_start(start))
     accounted_start = covered_start(request.accounted)
     with working("adding up"):
-        rows = joint_losses(request, releases)
-    return releases_loss(releases, accounted_start, rows, notes).with_lines((), warnings)
+        losses = joint_losses(request, releases)
+    return releases_loss(releases, accounted_start, losses, notes).with_lines((), warnings)
 
 
-def _read_release(text: str) -> WindowRelease:
+def _read_release(release_text: str) -> WindowRelease:
     """Parse a release as FIRST:LENGTH:SCALE[:QUERY]."""
-    fields = text.split(":")
-    if not 3 <= len(fields) <= 4:
-        raise UsageError(f"a release is FIRST:LENGTH:SCALE[:QUERY], got {text!r:.60}")
-    ticks = [arguments.number(field, name) for field, name in zip(fields, ("first tick", "length"), strict=False)]
+    words = release_text.split(":")
+    if not 3 <= len(words) <= 4:
+        raise UsageError(f"a release is FIRST:LENGTH:SCALE[:QUERY], got {release_text!r:.60}")
+    ticks = [arguments.number(word, name) for word, name in zip(words, ("first tick", "length"), strict=False)]
     if any(not 1.0 <= tick < 1e6 or tick != int(tick) for tick in ticks):
         raise UsageError(
-            f"the first tick and the length of a release are whole numbers from 1 to 999,999, got {text!r:.60}"
+            f"the first tick and the length of a release are whole numbers from 1 to 999,999, got {release_text!r:.60}"
         )
     return WindowRelease(
         first=int(ticks[0]),
         length=int(ticks[1]),
-        scale=arguments.positive(arguments.number(fields[2], "scale"), "scale"),
-        query=arguments.one_of(fields[3], "query", tuple(WINDOW_QUERIES)) if len(fields) == 4 else "count",
+        scale=arguments.positive(arguments.number(words[2], "scale"), "scale"),
+        query=arguments.one_of(words[3], "query", tuple(WINDOW_QUERIES)) if len(words) == 4 else "count",
     )

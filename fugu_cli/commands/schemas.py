@@ -41,10 +41,10 @@ def schema(model: type[Document]) -> JsonObject:
         description, _, attribute_lines = definition.get("description", "").partition("\n\nAttributes:\n")
         if description:
             definition["description"] = inspect.cleandoc(description)
-        for names, text in _ENTRY.findall(attribute_lines):
+        for names, attribute_text in _ENTRY.findall(attribute_lines):
             for name in names.split(", "):
                 if name in definition.get("properties", {}):
-                    definition["properties"][name]["description"] = " ".join(text.split())
+                    definition["properties"][name]["description"] = " ".join(attribute_text.split())
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

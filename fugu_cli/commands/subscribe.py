@@ -94,7 +94,9 @@ def _report_faults(subscription: Subscription) -> None:
     if subscription.link.last_error:
         print(f"fugu: {subscription.link.last_error}", file=sys.stderr)
     if subscription.rejected:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(subscription.rejected.items()))
+        reasons = ", ".join(
+            f"{message_count} {reason}" for reason, message_count in sorted(subscription.rejected.items())
+        )
         print(f"fugu: invalid messages were left out: {reasons}", file=sys.stderr)
 
 
@@ -116,8 +118,8 @@ def parser() -> Parser:
     return parser
 
 
-def _kinds(text: str) -> tuple[str, ...]:
-    kinds = tuple(kind.strip() for kind in text.split(","))
+def _kinds(kinds_text: str) -> tuple[str, ...]:
+    kinds = tuple(kind.strip() for kind in kinds_text.split(","))
     if unknown_kinds := [kind for kind in kinds if kind not in _KINDS]:
         raise argparse.ArgumentTypeError(f"{unknown_kinds[0][:40]!r} is none of {', '.join(_KINDS)}")
     return kinds

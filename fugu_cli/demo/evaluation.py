@@ -119,7 +119,7 @@ class Replay:
 
     def count_values(self, frames: Frames) -> int:
         """Return the number of expected values in frames."""
-        return sum(first in self.windows for first in frames)
+        return sum(first_tick in self.windows for first_tick in frames)
 
     def results(self, frames: Frames, *, attacked: bool = False) -> Results | None:
         """Compare the frames that arrived with the truth, and attack them; None if there is no whole window.
@@ -128,19 +128,19 @@ class Replay:
             frames: the frames that arrived, by first tick.
             attacked: run all attackers, not only the one who knows the habits; this takes a while.
         """
-        window_rows, counts = [], []
+        window_rows, noisy_counts = [], []
         for first_tick in sorted(set(self.windows) & set(frames)):
             frame = frames[first_tick]
             # If the device has missed ticks of a window, the true count is unknown.
             if isinstance(frame, WindowFrame) and frame.observed == self.window.length:
                 window_rows.append((first_tick, *self.true_counts(first_tick)))
-                counts.append(frame.counts)
+                noisy_counts.append(frame.counts)
         if not window_rows:
             return None
         first_ticks, true_counts, ticks = (np.array(column) for column in zip(*window_rows, strict=True))
-        return self._comparison(first_ticks, true_counts, ticks, np.array(counts, dtype=np.int64), attacked)
+        return self._comparison(first_ticks, true_counts, ticks, np.array(noisy_counts, dtype=np.int64), attacked)
 
-    def _comparison(self, first_ticks: Ints, true_counts: Ints, ticks: Ints, counts: Ints, attacked: bool) -> Results:
+    def _comparison(self, first_ticks: Ints, true_counts: Ints, ticks: Ints, released: Ints, attacked: bool) -> Results:
         """Compare the released counts (w, g) of windows with their true counts (w, g).
 
         `first_ticks` are (w,), `ticks` (w, g): the number of ticks that each count is of.
@@ -154,13 +154,13 @@ class Replay:
         if part_count == 1 and window.overlap == 1:
             groups, names = window.groups(self.policy.discretiser.states), len(self.policy.discretiser.states)
             present = (states >= 0).astype(np.int64)
-            outputs = CountOutputs(counts, first_ticks, window.length, scale, groups, tick_count, names, present)
+            outputs = CountOutputs(released, first_ticks, window.length, scale, groups, tick_count, names, present)
             knowledge = Knowledge(self.transition, np.zeros(tick_count, dtype=np.int64))
             changes = odds_change(outputs, knowledge)[stated_ticks]
             if attacked:
 
                 def redraw(generator: np.random.Generator) -> Outputs:
-                    return replace(outputs, counts=true_counts + laplace_noise(scale, counts.shape, generator))
+                    return replace(outputs, counts=true_counts + laplace_noise(scale, released.shape, generator))
 
                 best_attack, learners = self.attacks(outputs, redraw, knowledge, COUNT_ATTACKERS)
         middles = first_ticks[:, None] + (np.arange(part_count) + 0.5) * window.length / part_count
@@ -168,7 +168,7 @@ class Replay:
             replay=self,
             hours=(middles * self.hours).ravel(),
             truth=(true_counts / ticks)[:, columns].ravel(),
-            released=np.clip(counts / ticks, 0.0, 1.0)[:, columns].ravel(),
+            released=np.clip(released / ticks, 0.0, 1.0)[:, columns].ravel(),
             live=len(first_ticks),
             end=tick_count,
             band=window_error(scale, window.length).share_95 * part_count,
@@ -213,8 +213,8 @@ class Replay:
     @cached_property
     def stretches(self) -> tuple[Stretch, ...]:
         """The loss of a tick, and the losses of usual lengths of time."""
-        rows = self.policy.bound(self.policy.verify()).rows(self.policy.clock.period_us)
-        return rows[0]._replace(name=self.tick), *(row for row in rows if row.name[0].isdigit())
+        stretches = self.policy.bound(self.policy.verify()).rows(self.policy.clock.period_us)
+        return stretches[0]._replace(name=self.tick), *(stretch for stretch in stretches if stretch.name[0].isdigit())
 
     @property
     def attacker_question(self) -> str:
@@ -235,7 +235,7 @@ class Replay:
     def promised_stretch(self) -> str:
         """The name of the stretch of time that the guarantee is about."""
         ticks = self.policy.guarantee.stretch_ticks
-        return next((row.name for row in self.stretches if row.ticks == ticks), self.tick)
+        return next((stretch.name for stretch in self.stretches if stretch.ticks == ticks), self.tick)
 
     def span(self, ticks: int) -> tuple[float, float]:
         """Return the first and last hour that are drawn after some ticks: always the whole recording."""
@@ -286,9 +286,8 @@ class Replay:
         if query.blocks is None:
             groups = window.groups(self.policy.discretiser.states)
             return np.array([np.isin(states, group).sum() for group in groups]), np.full(len(groups), states.size)
-        blocks = np.array(
-            [query.blocks.at(clock.epoch_us + t * clock.period_us) for t in range(first_tick, first_tick + states.size)]
-        )
+        ticks = range(first_tick, first_tick + states.size)
+        blocks = np.array([query.blocks.at(clock.epoch_us + tick * clock.period_us) for tick in ticks])
         is_counted = np.isin(states, window.counted(self.policy.discretiser.states))
         group_count = len(query.blocks.labels)
         return np.bincount(blocks[is_counted], minlength=group_count), np.bincount(blocks, minlength=group_count)
@@ -319,10 +318,10 @@ def load_night(name: str, epoch: float | None = None) -> Replay:
 
     `epoch` is the Unix time of the first heartbeat; by default the night has just ended.
     """
-    path, period, values = read_night(name)
-    epoch = time.time() - period * len(values) if epoch is None else epoch
+    path, period, readings = read_night(name)
+    epoch = time.time() - period * len(readings) if epoch is None else epoch
     header = PolicyHeader(FLEET, f"watch-{name}", "heart-rate", BASELINE, period, epoch=round(epoch))
-    return _planned_replay(f"Sleeper {name}", header, WantedWindow("above", BEATS, ("above",)), path, "value", values)
+    return _planned_replay(f"Sleeper {name}", header, WantedWindow("above", BEATS, ("above",)), path, "value", readings)
 
 
 def load_home(epoch: float | None = None) -> Replay:
@@ -331,27 +330,27 @@ def load_home(epoch: float | None = None) -> Replay:
     `epoch` is the Unix time of the first minute; by default the month ended with the last day.
     """
     path = RECORDINGS / "water_states.csv.gz"
-    values = read_readings(path, ReadOptions(period=_MINUTE)).values
+    readings = read_readings(path, ReadOptions(period=_MINUTE)).values
     if epoch is None:
-        epoch = (time.time() // 86_400 - values.size * _MINUTE // 86_400) * 86_400
+        epoch = (time.time() // 86_400 - readings.size * _MINUTE // 86_400) * 86_400
     discretiser = Thresholds(edges=(0.5,), states=("off", "on"))
     header = PolicyHeader(FLEET, "water-meter", "water", discretiser, _MINUTE, epoch=round(epoch))
     window = WantedWindow("profile", _WEEK, (1,), query=Query("profile", blocks=profile_blocks("4h/UTC", epoch)))
     hour = stretch_ticks(3600, round(_MINUTE * 1e6))
-    month = _planned_replay("A household's month", header, window, path, "state", values, hour)
+    month = _planned_replay("A household's month", header, window, path, "state", readings, hour)
     return replace(month, of="with water running", tick="minute", recorded="water runs (1) or not (0)")
 
 
 def _planned_replay(
-    name: str, header: PolicyHeader, window: WantedWindow, path: Path, column: str, values: Floats, stretch: int = 1
+    name: str, header: PolicyHeader, window: WantedWindow, path: Path, column: str, readings: Floats, stretch: int = 1
 ) -> Replay:
     """Plan windows for a recording's own class of chains, with any `stretch` ticks in a row protected."""
-    segments = np.zeros(len(values), dtype=np.int64)
-    states = states_of(header.discretiser, values, segments)
+    segments = np.zeros(len(readings), dtype=np.int64)
+    states = states_of(header.discretiser, readings, segments)
     chain_class = covering_class(states, segments, 2)
     plan = joint_plan(chain_class.chains, EPSILON, "universal", [window], stretch_ticks=stretch)
     sensor = {"kind": "replay", "file": str(path.resolve()), "column": column, "loop": False}
-    return Replay(name, build_window_policy(plan, header), sensor, values, states, chain_class.transition)
+    return Replay(name, build_window_policy(plan, header), sensor, readings, states, chain_class.transition)
 
 
 @dataclass(frozen=True)
@@ -427,8 +426,8 @@ def _factor_words(log_odds: float) -> str:
     return f"x {math.exp(log_odds):.1f}" if log_odds < math.log(1000.0) else "more than x 1000"
 
 
-def _range_words(low: str, high: str) -> str:
-    return low if low == high else f"{low} to {high}"
+def _range_words(least_text: str, most_text: str) -> str:
+    return least_text if least_text == most_text else f"{least_text} to {most_text}"
 
 
 def summary(results: Results) -> tuple[str, ...]:

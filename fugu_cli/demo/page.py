@@ -205,16 +205,16 @@ class Page:
                 return HTTPStatus.FORBIDDEN, "text/plain", b"sent from no page", {}
             if self._posted is None or not (length.isascii() and length.isdigit() and len(length) < 16):
                 return HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"nothing may be sent here", {}
-            query = {name: values[0] for name, values in parse_qs(url.query).items()}
+            query = {name: query_values[0] for name, query_values in parse_qs(url.query).items()}
             return self._posted(url.path, query, posted_body, int(length)), "text/plain", b"", {}
         if url.path == "/state":
             return HTTPStatus.OK, "application/json", json.dumps(self._state).encode(), {}
         name = "/page.html" if url.path == "/" else url.path
-        if (body := self._files.get(name)) is None:
+        if (file_bytes := self._files.get(name)) is None:
             return HTTPStatus.NOT_FOUND, "text/plain", b"not found", {}
         # A report has its style inside, and nothing that runs.
-        extra = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"} if _REPORT in name else {}
-        return HTTPStatus.OK, _KINDS[name.rpartition(".")[2]], body, extra
+        policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"} if _REPORT in name else {}
+        return HTTPStatus.OK, _KINDS[name.rpartition(".")[2]], file_bytes, policy
 
     def _handler_class(self) -> type[BaseHTTPRequestHandler]:
         """Make the class that handles requests to this page."""
@@ -233,16 +233,17 @@ class Page:
             def _reply(self) -> None:
                 posted_body = self.rfile if self.command == "POST" else None
                 try:
-                    status, mime, body, extra = page._answer(self.path, self.headers, posted_body)
+                    status, mime, answer_body, extra_headers = page._answer(self.path, self.headers, posted_body)
                 except Exception as error:  # of whatever kind: the program goes on with its recording
-                    page.show(stalled=(message := fault_text(error)))
-                    status, mime, body, extra = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", message.encode(), {}
+                    page.show(stalled=(fault := fault_text(error)))
+                    status, mime = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain"
+                    answer_body, extra_headers = fault.encode(), {}
                 self.send_response_only(status)
-                headers = {"Content-Type": f"{mime}; charset=utf-8", "Content-Length": str(len(body)), **extra}
-                for name, value in (_HEADERS | headers).items():
-                    self.send_header(name, value)
+                headers = {"Content-Type": f"{mime}; charset=utf-8", "Content-Length": str(len(answer_body))}
+                for name, header_value in (_HEADERS | headers | extra_headers).items():
+                    self.send_header(name, header_value)
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(answer_body)
 
             def do_POST(self) -> None:
                 self.do_GET()
@@ -259,13 +260,13 @@ class _Server(ThreadingHTTPServer):
 
 
 def queue_request(
-    requests: Queue[_Request], parse: Callable[[Any], _Request], body: BufferedIOBase, length: int
+    requests: Queue[_Request], parse: Callable[[Any], _Request], posted_body: BufferedIOBase, length: int
 ) -> HTTPStatus:
     """Parse a request of the page from JSON, and queue it unless another request waits."""
     if length > _MOST_WORDS:
         return HTTPStatus.BAD_REQUEST
     try:
-        requests.put_nowait(parse(json.loads(body.read(length))))
+        requests.put_nowait(parse(json.loads(posted_body.read(length))))
     except Full:
         return HTTPStatus.CONFLICT
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):

@@ -92,7 +92,7 @@ def plan_and_replay(
     options: AutoOptions,
     *,
     not_private: bool,
-    numbers: TrialNumbers | None = None,
+    trial: TrialNumbers | None = None,
 ) -> tuple[int, list[AutoOptions]]:
     """Plan, replay and attack a recording. Return the exit code, and other settings that the page offers."""
     plan, offers = _plan_on_page(page, path, readings, options)
@@ -118,19 +118,19 @@ def plan_and_replay(
             say(stage)
         else:
             draw_replay(page, 0, replay, 0)
-            results, failures = _replay_results(page, replay, numbers)
+            results, failures = _replay_results(page, replay, trial)
             stage = "the replay is over, and what left was attacked"
             for sentence in summary(results):
                 say(sentence)
-    if numbers is None:
+    if trial is None:
         block = _sensor_block(plan, path, option_words(options))
         page.show(paste=[*_SENSOR_WORDS, block])
         say(f"\non your sensor:\n\n{block}")
     page.show(stage=stage, ended=True)
     for sentence in failures:
         say(f"missing: {sentence}")
-    if numbers is not None and numbers.drawn:
-        numbers.publish()
+    if trial is not None and trial.drawn:
+        trial.publish()
     return 1 if failures else 0 if is_answer(plan) else NOTHING, []
 
 
@@ -235,11 +235,11 @@ def _show_nearest(page: Page, plan: Plan) -> None:
     details = plan.details
     if not isinstance(details, AutoPlan):
         return
-    near_rows = [details.recommended]
+    near_rivals = [details.recommended]
     if not plan.useful:
-        device_rows = [row for row in details.candidates if row.kind in ("windows", "symbols") and row.devices == 1]
-        near_rows = [row for row in device_rows if math.isfinite(row.expected_error)]
-    for nearest in sorted(near_rows, key=attrgetter("relative_error")):
+        rivals = [rival for rival in details.candidates if rival.kind in ("windows", "symbols") and rival.devices == 1]
+        near_rivals = [rival for rival in rivals if math.isfinite(rival.expected_error)]
+    for nearest in sorted(near_rivals, key=attrgetter("relative_error")):
         with suppress(FuguError):
             plan_of_nearest = replace(plan, details=details._replace(recommended=nearest))
             if _draw_plan(page, 0, plan_of_nearest, _PREPARED if plan.useful else _NEAREST):
@@ -261,9 +261,9 @@ def _plain_words(sentence: str) -> str:
 
     Its error is called expected, because the page shows the error of one run beside it.
     """
-    text = re.sub(r"\btick(s?)\b", r"reading\1", sentence)
-    text = re.sub(r"(?<=\d) points?\b", " percentage points", text)
-    return re.sub("off by (.*?) on (?:average|held-back rows)", r"expected to be off by \1", text)
+    plain_text = re.sub(r"\btick(s?)\b", r"reading\1", sentence)
+    plain_text = re.sub(r"(?<=\d) points?\b", " percentage points", plain_text)
+    return re.sub("off by (.*?) on (?:average|held-back rows)", r"expected to be off by \1", plain_text)
 
 
 def _no_answer_words(offers: Sequence[Offer]) -> str:
@@ -331,9 +331,9 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
         reading = replay_source.read(len(values_read))
         values_read.append(None if reading is None else reading.reveal())
     try:
-        values: Cells = np.array(values_read, dtype=np.float64)  # NaN for None
+        readings: Cells = np.array(values_read, dtype=np.float64)  # NaN for None
     except ValueError:
-        values = np.array([None if reading is None else str(reading) for reading in values_read], dtype=object)
+        readings = np.array([None if reading is None else str(reading) for reading in values_read], dtype=object)
     segments = np.zeros(len(values_read), dtype=np.int64)
     states = states_of(policy.discretiser, values_read, segments)
     transition = mean_transitions(states, segments, len(policy.discretiser.states))
@@ -342,7 +342,7 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     tick = _TICKS.get(policy.clock.period_us, "reading")
     replay_words = {"of": _plain_words(details.states.share_of), "tick": tick, "recorded": details.readings.column}
     replay_type = SymbolReplay if is_symbols else Replay
-    return replay_type(_HELD_BACK, policy, sensor, values, states, transition, **replay_words)
+    return replay_type(_HELD_BACK, policy, sensor, readings, states, transition, **replay_words)
 
 
 def _is_short(plan: Plan) -> bool:
@@ -362,11 +362,11 @@ def _through_plain_file(readings: Readings, file: Path) -> Readings:
     return copy._replace(column=readings.column)
 
 
-def _replay_results(page: Page, replay: Replay, numbers: TrialNumbers | None) -> tuple[Results, list[str]]:
+def _replay_results(page: Page, replay: Replay, trial: TrialNumbers | None) -> tuple[Results, list[str]]:
     """Run a replay with real processes; return its results, and a sentence for each process that failed."""
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as logs:
         try:
-            _, _, [results], failures = run_replays(page, [replay], Path(logs), "auto", numbers)
+            _, _, [results], failures = run_replays(page, [replay], Path(logs), "auto", trial)
         except FuguError as error:  # the logs are deleted
             last_lines = [line for log in Path(logs).glob("*.log") for line in log.read_text().splitlines()[-1:]]
             raise FuguError("; ".join([str(error), *last_lines])) from None

@@ -50,45 +50,45 @@ def _recording_lanes(replay: Replay, ticks: int, results: Results | None) -> tup
 
 
 def readings_lane(
-    values: Cells, hours: float, ticks: int, quantity: str, span: tuple[float, float] | None = None
+    readings: Cells, hours: float, ticks: int, quantity: str, span: tuple[float, float] | None = None
 ) -> Lane:
     """Draw readings over time; names are drawn as levels, in their alphabetical order.
 
     Args:
-        values: (n,) the readings.
+        readings: (n,) the readings.
         hours: hours from one reading to the next.
         ticks: the number of ticks that have been read.
         quantity: the recorded quantity, in words.
         span: the first and last hour that are drawn; by default the whole recording.
     """
-    numbers, names = values, list[str]()
-    if are_names(values):
-        names = sorted({*values.tolist()} - {None})
-        numbers = np.array([np.nan if value is None else names.index(value) for value in values])
-    present_numbers = numbers[~np.isnan(numbers)]
-    low, high = (float(present_numbers.min()), float(present_numbers.max())) if present_numbers.size else (0.0, 1.0)
-    if low == high:
-        low, high = low - 1.0, high + 1.0
-    hours_drawn = span or (0.0, numbers.size * hours)
-    first, last = (min(max(round(end / hours), 0), numbers.size) for end in hours_drawn)
-    edges = np.linspace(first, last, min(last - first, _COLUMNS) + 1).astype(np.int64).tolist()
+    heights, names = readings, list[str]()
+    if are_names(readings):
+        names = sorted({*readings.tolist()} - {None})
+        heights = np.array([np.nan if reading is None else names.index(reading) for reading in readings])
+    present_heights = heights[~np.isnan(heights)]
+    bottom, top = (float(present_heights.min()), float(present_heights.max())) if present_heights.size else (0.0, 1.0)
+    if bottom == top:
+        bottom, top = bottom - 1.0, top + 1.0
+    hours_drawn = span or (0.0, heights.size * hours)
+    first_tick, end_tick = (min(max(round(hour / hours), 0), heights.size) for hour in hours_drawn)
+    edges = np.linspace(first_tick, end_tick, min(end_tick - first_tick, _COLUMNS) + 1).astype(np.int64).tolist()
     columns = []
     for start, end in pairwise(edges):
-        piece = numbers[start:end][~np.isnan(numbers[start:end])]
+        piece = heights[start:end][~np.isnan(heights[start:end])]
         if piece.size:
             columns.append((start * hours, float(piece.min()), float(piece.max())))
-    read_hours = min(ticks, numbers.size) * hours
+    read_hours = min(ticks, heights.size) * hours
     shapes = (
         Shape("range", "later", [column for column in columns if column[0] >= read_hours]),
         Shape("range", "raw", [column for column in columns if column[0] < read_hours]),
     )
     levels = [(float(level), name[:12]) for level, name in enumerate(names)]
     if not names or len(names) > _MOST_NAMES:
-        ends = {low: f"{low:.3g}", high: f"{high:.3g}"}
-        levels = [(value, names[int(value)][:12] if names else words) for value, words in ends.items()]
+        end_words = {bottom: f"{bottom:.3g}", top: f"{top:.3g}"}
+        levels = [(height, names[int(height)][:12] if names else words) for height, words in end_words.items()]
     return Lane(
-        *("stays", "Stays", f"{min(ticks, numbers.size):,}", "readings, on the device", quantity, 140),
-        *(hours_drawn, (), (low, high), levels, shapes),
+        *("stays", "Stays", f"{min(ticks, heights.size):,}", "readings, on the device", quantity, 140),
+        *(hours_drawn, (), (bottom, top), levels, shapes),
     )
 
 
@@ -131,7 +131,7 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
     if name == "knows":
         shapes = [Shape("zone", "allowed", [(0.5, promise)])]
         style, label = "promise", "the promise: at most"
-    number, words = "–", f"the surest an attacker got, from 50 %, {replay.attacker_question}"
+    number_text, words = "–", f"the surest an attacker got, from 50 %, {replay.attacker_question}"
     if changes is not None and results is not None:
         certainties = 1.0 / (1.0 + np.exp(-np.abs(changes)))
         ticks = results.ticks[: certainties.size]
@@ -148,12 +148,12 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
             Shape("dots", "sure", [dot for dot in dots if dot[1] <= limit]),
             Shape("dots", "beyond", [dot for dot in dots if dot[1] > limit]),
         ]
-        number = _percent(float(certainties.max()))
+        number_text = _percent(float(certainties.max()))
         if excess := float((certainties > limit).mean()):
             words += f"; above the line for {100 * excess:.0f} %"
     shapes.append(Shape("level", style, [(promise,)], f"{label} {_percent(promise)}"))
     header, span = f"one {_ATTACKERS[name]} · 50 %: a coin flip", replay.span(0 if results is None else results.end)
-    return certainty_lane(number, words, header, 190, span, shapes, replay.marks)
+    return certainty_lane(number_text, words, header, 190, span, shapes, replay.marks)
 
 
 def stretches_lane(stretches: Sequence[Stretch], promised_stretch: str) -> Lane:
@@ -163,11 +163,11 @@ def stretches_lane(stretches: Sequence[Stretch], promised_stretch: str) -> Lane:
     for index, stretch in enumerate(shown_stretches):
         style = "most" if stretch.epsilon <= LARGEST_PROTECTED else "bare"
         bars[style].append((index + 0.2, index + 0.8, 0.5, most_sure(stretch.epsilon)))
-    row = next((stretch for stretch in shown_stretches if stretch.name == promised_stretch), shown_stretches[0])
+    promised = [stretch for stretch in shown_stretches if stretch.name == promised_stretch] or shown_stretches
     names = ", ".join(_short_name(stretch.name) for stretch in shown_stretches if stretch.epsilon > LARGEST_PROTECTED)
     words = f"at most sure of what went on in any {promised_stretch.removeprefix('1 ')}, if 50 % sure before"
     words += f"; not protected: {names}" if names else ""
-    level = most_sure(row.epsilon)
+    level = most_sure(promised[0].epsilon)
     shapes = [Shape("bars", style, points) for style, points in bars.items()]
     shapes.append(Shape("level", "promise", [(level,)], f"the promise: at most {_percent(level)}"))
     marks = [(index + 0.5, _short_name(stretch.name)) for index, stretch in enumerate(shown_stretches)]

@@ -65,9 +65,9 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
         page.show(title=_TITLE, sub=_SUB, about="real recordings, replayed", stage="reading three nights")
         say("reading three nights and a month, and fitting a class of chains to each ...")
         for index, name in enumerate(NIGHTS):
-            _, period, values = read_night(name)
+            _, period, readings = read_night(name)
             page.show_replay(index, name=f"Night {index + 1}")
-            show_recording(page, index, values, period / 3600.0, HEART)
+            show_recording(page, index, readings, period / 3600.0, HEART)
         replays = list[Replay]()
         for index, name in enumerate(NIGHTS):
             page.show(stage=f"planning the noise of night {index + 1}")
@@ -103,9 +103,9 @@ def _night_lanes(night: Results) -> list[Lane]:
     return lanes
 
 
-def show_recording(page: Page, index: int, values: Cells, hours: float, quantity: str) -> None:
+def show_recording(page: Page, index: int, readings: Cells, hours: float, quantity: str) -> None:
     """Draw a recording before its replay, with empty lanes below it."""
-    stays = readings_lane(values, hours, 0, quantity)._replace(number=f"{len(values):,}")
+    stays = readings_lane(readings, hours, 0, quantity)._replace(number=f"{len(readings):,}")
     leaves = shares_lane("0", "nothing yet", "", 174, stays.span)
     attacker = certainty_lane("–", "nothing yet", "", 190, stays.span, marks=time_marks(stays.span[1]))
     page.draw_lanes(index, [stays, leaves, attacker], waiting=True)
@@ -148,8 +148,8 @@ class Subscriber(Listener):
                 ticks = max([state.ticks, *(stream.next_tick for stream in status.streams)])
                 state = state._replace(outbox_depth=status.outbox_depth, ticks=ticks)
         else:
-            first_tick, end, frame = self._replays[topic.device].decode(payload)
-            state = state._replace(frames={**state.frames, first_tick: frame}, ticks=max(state.ticks, end))
+            first_tick, end_tick, frame = self._replays[topic.device].decode(payload)
+            state = state._replace(frames={**state.frames, first_tick: frame}, ticks=max(state.ticks, end_tick))
         if state._replace(error="") != self.devices[topic.device]._replace(error=""):
             state = state._replace(moved_at=time.monotonic())
         self.devices[topic.device] = state
@@ -162,7 +162,7 @@ class Subscriber(Listener):
 
 
 def run_replays(
-    page: Page, replays: Sequence[Replay], out: Path, broker_kind: str, numbers: TrialNumbers | None = None
+    page: Page, replays: Sequence[Replay], out: Path, broker_kind: str, trial: TrialNumbers | None = None
 ) -> tuple[str, float, list[Results], list[str]]:
     """Replay recordings through a broker, a gateway and devices, and attack what arrives.
 
@@ -171,7 +171,7 @@ def run_replays(
         replays: one for each device of a fleet.
         out: the folder for logs.
         broker_kind: "auto", "mosquitto" or "embedded".
-        numbers: keeps what the gateway publishes; None if nobody wants it.
+        trial: keeps what the gateway publishes; None if nobody wants it.
 
     Returns:
         The name of the broker, the seconds of the replay, results, and a sentence for each device that failed.
@@ -182,9 +182,9 @@ def run_replays(
         say(f"{name} on port {port}; {len(replays)} device(s) and a gateway")
         page.show(stage="starting a gateway and what it hears of")
         start_time = time.monotonic()
-        if numbers is not None:
-            stack.enter_context(numbers.listen(Broker(port=port)))
-        processes = _start_processes(stack, replays, Path(folder), out, port, home_assistant=numbers is not None)
+        if trial is not None:
+            stack.enter_context(trial.listen(Broker(port=port)))
+        processes = _start_processes(stack, replays, Path(folder), out, port, home_assistant=trial is not None)
         failures = _watch_replays(page, subscriber, *processes, replays)
         seconds = time.monotonic() - start_time
     page.show(stage="attacking what was released", seconds_left=None)
@@ -255,17 +255,17 @@ def _watch_replays(
                 if is_late or silence > _GIVEN_UP_SECONDS:
                     failures.append(f"{device} stood still for {silence:.0f} s and was ended: {position}")
                     kill(devices.pop(device))
-            pairs = [(subscriber.devices[replay.device], replay) for replay in replays]
-            if not any(state.ticks for state, _ in pairs):
+            device_replays = [(subscriber.devices[replay.device], replay) for replay in replays]
+            if not any(state.ticks for state, _ in device_replays):
                 replay_start = time.monotonic()
-            done_share = sum(min(state.ticks, replay.states.size) for state, replay in pairs) / ticks
+            done_share = sum(min(state.ticks, replay.states.size) for state, replay in device_replays) / ticks
             elapsed = time.monotonic() - replay_start
             seconds_left = elapsed * (1.0 - done_share) / done_share if done_share >= _TOLD_FROM else None
-            arrivals = sum(replay.count_values(state.frames) for state, replay in pairs)
+            arrivals = sum(replay.count_values(state.frames) for state, replay in device_replays)
             stage = f"replaying: {arrivals} of {sum(replay.expected for replay in replays)} numbers sent"
             page.show(stage=stage, done=done_share, seconds_left=seconds_left, stalled="; ".join(standstills.values()))
             progress(stage.partition(": ")[2], done_share)
-            for index, (state, replay) in enumerate(pairs):
+            for index, (state, replay) in enumerate(device_replays):
                 if state.ticks > drawn_ticks.get(replay.device, 0):
                     drawn_ticks[replay.device] = state.ticks
                     draw_replay(page, index, replay, state.ticks, replay.results(state.frames))

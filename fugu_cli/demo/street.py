@@ -132,7 +132,8 @@ def _street_plan(days: Ints) -> Street:
     """Plan the street by the recording, which has no times: its days begin with a Monday."""
     with TemporaryDirectory(prefix="fugu-street-") as folder:
         file = Path(folder) / "water.csv"
-        write_secret(file, "time,state\n" + "".join(f"{_MONDAY + 60 * i},{x}\n" for i, x in enumerate(days.ravel())))
+        rows = (f"{_MONDAY + 60 * minute},{state}\n" for minute, state in enumerate(days.ravel()))
+        write_secret(file, "time,state\n" + "".join(rows))
         return street(file, _HOMES, protect="1h", stream="water", rows="samples")
 
 
@@ -153,8 +154,8 @@ class _Agent:
         pin = {"name": group.group.name, "helper": helper, "honest": group.group.honest, "most": ceiling}
         with self._config.open("a") as config:
             config.write("\n".join(["[[groups]]", *toml_lines(pin), ""]))
-        key = Ed25519PrivateKey.from_private_bytes(device_key(folder / "outbox.sqlite"))
-        self.digits = digits(key.public_key().public_bytes_raw())
+        signing_key = Ed25519PrivateKey.from_private_bytes(device_key(folder / "outbox.sqlite"))
+        self.digits = digits(signing_key.public_key().public_bytes_raw())
 
     def start(self) -> None:
         """Start the program."""
@@ -196,24 +197,24 @@ class _Scene:
         simulated_states = {name: self.states[name].tolist() for name in names[_AGENTS:]}
         self.simulated = SimulatedHomes(broker, self.group.group, simulated_states, away_probability=_AWAY)
         members = Members(folder / "helper" / "members")
-        for name, text in {**{home.name: home.digits for home in self.agents}, **self.simulated.digits}.items():
-            members.admit(name, text)
+        for name, home_digits in {**{home.name: home.digits for home in self.agents}, **self.simulated.digits}.items():
+            members.admit(name, home_digits)
 
     def victim(self) -> _Agent:
         """Return a random agent."""
         return self._rng.choice(self.agents)
 
-    def begin_of(self, number: int) -> float:
+    def begin_of(self, hour_number: int) -> float:
         """Return the Unix time at which an hour begins."""
-        return self.group.group.begins_us(number) / 1e6
+        return self.group.group.begins_us(hour_number) / 1e6
 
     def _sign_group(self, plan: Street, epoch: int) -> SharedWindow:
         """Write the helper's folder, and return the group's document, signed by the helper."""
-        fields = plan.details.fields(_GROUP, "water", epoch) | {"period_us": 1_000_000, "deadline": _DEADLINE}
+        group_fields = plan.details.fields(_GROUP, "water", epoch) | {"period_us": 1_000_000, "deadline": _DEADLINE}
         self.helper.parent.mkdir(mode=0o700)
         write_secret(self.helper.parent / "root.key", os.urandom(32))
         lines = ['fleet = "home"', "[broker]", *toml_lines({"port": self.broker.port}), "[[groups]]"]
-        self.helper.write_text("\n".join([*lines, *toml_lines(fields), ""]))
+        self.helper.write_text("\n".join([*lines, *toml_lines(group_fields), ""]))
         config = read_config(self.helper)
         documents = signed_documents(config, root_of(self.helper.parent / config.root))[_GROUP]
         return SharedWindow.of(Envelope.decode(documents[0][1]))
@@ -262,9 +263,9 @@ class _Watcher(Listener):
 
 def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[float], epsilon: float) -> list[Lane]:
     """Return three lanes: the homes' water until now, the released sums, and the promise. `habit` is by hour."""
-    count = len(habit)
-    span = (0.0, float(count))
-    marks = [(float(number), _clock_text(number)) for number in range(count + 1)]
+    hour_count = len(habit)
+    span = (0.0, float(hour_count))
+    marks = [(float(hour_number), _clock_text(hour_number)) for hour_number in range(hour_count + 1)]
     runs = [run for home, states in enumerate(homes) for run in _running_bars(states, home)]
     points = [(hour.number + 0.5, hour.released) for hour in hours]
     truth = [(hour.number + edge, hour.truth) for hour in hours for edge in (0.0, 1.0)]
@@ -274,15 +275,16 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
     error = error.replace("point", "percentage point")
     words = "at most sure of what went on in any hour of a home, if 50 % sure before; the helper must keep its word"
     limit = most_sure(epsilon)
-    rows, sums = "a row for each home: when water ran", f"of {count} hourly sum{'s' * (count > 1)} of all homes{error}"
+    sum_words = f"of {hour_count} hourly sum{'s' * (hour_count > 1)} of all homes{error}"
+    home_words, row_words = "homes, each with its readings", "a row for each home: when water ran"
     bars, height = [Shape("bars", "ran", runs)], (0.0, float(len(homes)))
     shapes = [Shape("line", "truth", truth), Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
     header = "share of time that water ran, in all homes · dashes: the truth, which does not leave"
     level = Shape("level", "promise", [(limit,)], f"the promise: at most {100 * limit:.0f} %")
     promise = [Shape("zone", "allowed", [(0.5, limit)]), level]
     return [
-        Lane("stays", "Stays", f"{len(homes)}", "homes, each with its readings", rows, 170, span, (), height, (), bars),
-        shares_lane(f"{len(hours)}", sums, header, 174, span, shapes, top),
+        Lane("stays", "Stays", f"{len(homes)}", home_words, row_words, 170, span, (), height, (), bars),
+        shares_lane(f"{len(hours)}", sum_words, header, 174, span, shapes, top),
         certainty_lane(f"{100 * limit:.0f} %", words, "50 %: a coin flip", 150, span, promise, marks),
     ]
 
@@ -290,40 +292,41 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
 def _running_bars(states: Ints, home: int) -> Iterator[tuple[float, ...]]:
     """Yield a bar, in hours, for each run of water in a home's row."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], states, [0]])))
-    for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        yield begin / _HOUR, end / _HOUR, home + 0.1, home + 0.9
+    for run_start, run_end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        yield run_start / _HOUR, run_end / _HOUR, home + 0.1, home + 0.9
 
 
 def _watch_hours(scene: _Scene, watcher: _Watcher) -> list[str]:
     """Kill an agent in each hour, and print each sum. Return a sentence for each missing or partial sum."""
     failures = list[str]()
-    for number in range(scene.hours):
-        kill_time = scene.begin_of(number) + _HOUR / 4
-        watcher.wait(f"{_clock_text(number)} in the street", kill_time - time.time())
+    for hour_number in range(scene.hours):
+        kill_time = scene.begin_of(hour_number) + _HOUR / 4
+        watcher.wait(f"{_clock_text(hour_number)} in the street", kill_time - time.time())
         victim = scene.victim()
         victim.end()
-        say(f"{_clock_text(number, 15)} {victim.name} is killed, and begins anew")
+        say(f"{_clock_text(hour_number, 15)} {victim.name} is killed, and begins anew")
         victim.start()
-        if number:
-            failures += _hour_lines(scene, watcher, number - 1)
-    end = scene.begin_of(scene.hours) + _DEADLINE
-    watcher.wait("the last hour", end - time.time())
+        if hour_number:
+            failures += _hour_lines(scene, watcher, hour_number - 1)
+    last_deadline = scene.begin_of(scene.hours) + _DEADLINE
+    watcher.wait("the last hour", last_deadline - time.time())
     return failures + _hour_lines(scene, watcher, scene.hours - 1)
 
 
-def _hour_lines(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
+def _hour_lines(scene: _Scene, watcher: _Watcher, hour_number: int) -> list[str]:
     """Wait for the sum of an hour, and print it beside the true sum. Return a sentence if it is missing or partial."""
-    hours = f"{_clock_text(number)} to {_clock_text(number + 1)}"
-    watcher.wait(f"waiting for the sum of {hours}", _PATIENCE_SECONDS, lambda: number in watcher.sums)
-    frame, homes = watcher.sums.get(number), watcher.reports[number]
+    hours = f"{_clock_text(hour_number)} to {_clock_text(hour_number + 1)}"
+    watcher.wait(f"waiting for the sum of {hours}", _PATIENCE_SECONDS, lambda: hour_number in watcher.sums)
+    frame, homes = watcher.sums.get(hour_number), watcher.reports[hour_number]
     if frame is None:
         sentence = f"{hours}: no sum; {len(homes)} homes have reported, and {scene.group.group.quorum} are needed"
     elif frame.devices != len(homes):
         sentence = f"{hours}: a sum of {frame.devices} homes; {len(homes)} have reported, some of them too late"
     else:
-        minutes = slice(number * _HOUR, (number + 1) * _HOUR)
+        minutes = slice(hour_number * _HOUR, (hour_number + 1) * _HOUR)
         true_share = float(sum(scene.states[name][minutes].sum() for name in homes) / frame.observed)
-        hour = Hour(number, len(homes), frame.values[0] / frame.observed, true_share, float(scene.habit[number]))
+        share, habit = frame.values[0] / frame.observed, float(scene.habit[hour_number])
+        hour = Hour(hour_number, len(homes), share, true_share, habit)
         watcher.hours.append(hour)
         watcher.draw()
         noise = ", below 0 by its noise" if hour.released < 0 else ""
@@ -364,5 +367,5 @@ def _summary(scene: _Scene, plan: Street, hours: Sequence[Hour]) -> int:
     return 1 if missing_sums else 0
 
 
-def _clock_text(number: int, minute: int = 0) -> str:
-    return f"{(_FIRST_HOUR + number) % 24:02}:{minute:02}"
+def _clock_text(hour_number: int, minute: int = 0) -> str:
+    return f"{(_FIRST_HOUR + hour_number) % 24:02}:{minute:02}"

@@ -79,8 +79,8 @@ class SymbolReplay(Replay):
 
     def span(self, ticks: int) -> tuple[float, float]:
         """Return the first and last hour that are drawn after some ticks: those of the newest 300."""
-        end = min(max(ticks, _SHOWN), self.states.size)
-        return max(end - _SHOWN, 0) * self.hours, end * self.hours
+        end_tick = min(max(ticks, _SHOWN), self.states.size)
+        return max(end_tick - _SHOWN, 0) * self.hours, end_tick * self.hours
 
     def simulated_frames(self) -> Frames:
         """Return one frame of all symbols, drawn by the policy's table."""
@@ -113,7 +113,7 @@ class SymbolReplay(Replay):
 
         best_attack, learners = self.attacks(outputs, redraw, knowledge, ATTACKERS) if attacked else (None, ())
         shown_ticks = np.flatnonzero(is_stated)[-_SHOWN:]
-        counts = np.bincount(true_states[is_stated], minlength=2)
+        state_counts = np.bincount(true_states[is_stated], minlength=2)
         return SymbolResults(
             replay=self,
             hours=np.asarray((shown_ticks + 0.5) * self.hours, dtype=np.float64),
@@ -128,5 +128,5 @@ class SymbolReplay(Replay):
             learners=learners,
             attack=best_attack,
             right=float((beliefs[is_stated].argmax(axis=1) == true_states[is_stated]).mean()),
-            majority=float(counts.max() / counts.sum()),
+            majority=float(state_counts.max() / state_counts.sum()),
         )

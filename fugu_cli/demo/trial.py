@@ -36,12 +36,12 @@ def run(
         FuguError: the recording cannot be read or cannot answer the question, or a process fails.
         OSError: a file cannot be read.
     """
-    path, numbers = _OURS if file is None else file, None
+    path, trial = _OURS if file is None else file, None
     if broker is not None:
         options = replace(options, fleet=DEVICE, device=DEVICE)
-        numbers = numbers_of(path, options, broker, not_private=not_private)
-        if numbers.drawn:
-            numbers.publish()
+        trial = numbers_of(path, options, broker, not_private=not_private)
+        if trial.drawn:
+            trial.publish()
             return 0
     readings = readings_of(path, options)
     find_mosquitto("auto")
@@ -53,8 +53,8 @@ def run(
             show_readings(page, readings)
             from fugu_cli.demo.planned import plan_and_replay  # the recording is seen while this is loaded
 
-            code, offers = plan_and_replay(page, path, readings, options, not_private=not_private, numbers=numbers)
-            choice = None if numbers is not None and numbers.drawn else page.stay(choices)
+            code, offers = plan_and_replay(page, path, readings, options, not_private=not_private, trial=trial)
+            choice = None if trial is not None and trial.drawn else page.stay(choices)
             if choice is None or not 0 <= choice < len(offers):
                 return code
             options = offers[choice]
@@ -64,7 +64,7 @@ def _receive(choices: Queue[int], path: str, _query: dict[str, str], body: Buffe
     """Queue the number of an offer that the page sends, in a thread of the page."""
     if path != "/ask":
         return HTTPStatus.BAD_REQUEST
-    return queue_request(choices, lambda sent: int(sent["offer"]), body, length)
+    return queue_request(choices, lambda form: int(form["offer"]), body, length)
 
 
 def numbers_of(path: Path, options: AutoOptions, broker: Broker, *, not_private: bool) -> TrialNumbers:

@@ -97,12 +97,12 @@ class TrialNumbers:
         """
         messages = self._read()
         documents = {topic: str(payload) for topic, payload in messages if not _is_value(topic)}
-        values = [(topic, str(payload)) for topic, payload in messages if _is_value(topic)]
+        value_messages = [(topic, str(payload)) for topic, payload in messages if _is_value(topic)]
         documents[topic_of("health", DEVICE)] = '{"online": true}'
         documents[available_topic(DEVICE, DEVICE)] = "online"
         other_trials = len([*self.file.parent.glob(f"trial-{self._recording}-*.json")]) - 1
         say(
-            f"\n{len(values)} message(s) with numbers of a real recording leave this machine now, for "
+            f"\n{len(value_messages)} message(s) with numbers of a real recording leave this machine now, for "
             f"{self._broker.address}.",
             style="bold",
         )
@@ -125,13 +125,13 @@ class TrialNumbers:
                     raise FuguError(f"no connection to {self._broker.address}: {link.last_error or 'no answer'}")
                 link.maintain()
                 time.sleep(0.05)
-            sent_topics = [*documents, *dict(values)]
+            sent_topics = [*documents, *dict(value_messages)]
             self._send(link, documents)
             with suppress(KeyboardInterrupt):
-                for index, (topic, payload) in enumerate(values):
+                for index, (topic, payload) in enumerate(value_messages):
                     self._send(link, {topic: payload})
-                    say(f"{index + 1} of {len(values)}: {_value_line(json.loads(payload))}")
-                    time.sleep(min(_MOST_SECONDS, _SECONDS / len(values)))
+                    say(f"{index + 1} of {len(value_messages)}: {_value_line(json.loads(payload))}")
+                    time.sleep(min(_MOST_SECONDS, _SECONDS / len(value_messages)))
                 say("Home Assistant has them as the device 'trial', until Ctrl-C.")
                 while True:
                     link.maintain()
@@ -156,15 +156,15 @@ class TrialNumbers:
     def _send(self, link: Link, messages: dict[str, str]) -> None:
         """Publish retained messages, and wait for the broker's answers."""
         for topic, payload in messages.items():
-            deadline, number = time.monotonic() + _ANSWER_SECONDS, None
-            while number not in self._answers:
-                if number is None:
-                    number = link.publish(topic, payload.encode(), retain=True)
+            deadline, message_id = time.monotonic() + _ANSWER_SECONDS, None
+            while message_id not in self._answers:
+                if message_id is None:
+                    message_id = link.publish(topic, payload.encode(), retain=True)
                 if time.monotonic() > deadline:
                     raise FuguError(f"{self._broker.address} does not answer: {link.last_error or 'no connection'}")
                 link.maintain()
                 time.sleep(0.01)
-            if not self._answers.pop(number):
+            if not self._answers.pop(message_id):
                 raise FuguError(f"{self._broker.address} does not take {topic}: its access list has to allow it")
 
 

@@ -118,11 +118,13 @@ class Walk(NamedTuple):
     @property
     def share_inside(self) -> float:
         """The share of estimates whose ranges contain the true place."""
-        pairs = [(estimate, self.truth[tick]) for tick, estimate in self.estimates.items() if tick < len(self.truth)]
+        estimate_places = [
+            (estimate, self.truth[tick]) for tick, estimate in self.estimates.items() if tick < len(self.truth)
+        ]
         return sum(
             all(low <= x <= high for low, x, high in zip(estimate.low, place.tolist(), estimate.high, strict=True))
-            for estimate, place in pairs
-        ) / max(1, len(pairs))
+            for estimate, place in estimate_places
+        ) / max(1, len(estimate_places))
 
 
 class _Listener(Listener):
@@ -252,8 +254,8 @@ class _Course:
             if end(self.device, "the device", log) != 0:
                 raise FuguError(f"the device ended with an error: see {log}")
 
-    def _follow(self, count: int, stage: str, seconds: float = 0.0) -> None:
-        """Draw arrivals until there are `count` points, and for at least `seconds`.
+    def _follow(self, point_count: int, stage: str, seconds: float = 0.0) -> None:
+        """Draw arrivals until there are `point_count` points, and for at least `seconds`.
 
         Raises:
             FuguError: the device has ended.
@@ -264,10 +266,10 @@ class _Course:
         last_arrival = start_time + max(clock.epoch_us / 1e6 - time.time(), 0.0)
         deadline = last_arrival + self.expected * _MOST_TICKS * PERIOD_SECONDS
         previous_count, standstill = 0, ""
-        while len(walk.released) < count or time.monotonic() < start_time + seconds:
+        while len(walk.released) < point_count or time.monotonic() < start_time + seconds:
             arrivals = len(walk.released)
             if not seconds and self.device.poll() is not None:
-                raise FuguError(f"the device ended before {count} points arrived: see {self.out / 'device.log'}")
+                raise FuguError(f"the device ended before {point_count} points arrived: see {self.out / 'device.log'}")
             if arrivals > previous_count:
                 previous_count, last_arrival, standstill = arrivals, time.monotonic(), ""
             silence = time.monotonic() - last_arrival
@@ -317,7 +319,7 @@ def _map(walk: Walk, look: Look, number_text: str, words: str, header: str, shap
     policy = walk.policy
     scale = np.array(policy.resolution)
     places = np.array(policy.coordinates) * scale
-    (west, low), (east, high) = (places.min(axis=0) - scale).tolist(), (places.max(axis=0) + scale).tolist()
+    (west, south), (east, north) = (places.min(axis=0) - scale).tolist(), (places.max(axis=0) + scale).tolist()
     cells = [(x - scale[0] / 2, x + scale[0] / 2, y - scale[1] / 2, y + scale[1] / 2) for x, y in places.tolist()]
     clipped_shapes = [
         shape._replace(points=[(min(max(x, west), east), *rest) for x, *rest in shape.points]) for shape in shapes
@@ -325,18 +327,18 @@ def _map(walk: Walk, look: Look, number_text: str, words: str, header: str, shap
     middle = float(places[:, 0].max() / 2)
     marks = [(0.0, "0"), (middle, f"{middle:g} {policy.unit}"), (2 * middle, f"{2 * middle:g}")]
     return Lane(
-        *(look, look.title(), number_text, words, header, 0, (west, east), marks, (low, high), ()),
+        *(look, look.title(), number_text, words, header, 0, (west, east), marks, (south, north), ()),
         [Shape("bars", "cell", cells), *clipped_shapes],
     )
 
 
 def _estimate_shapes(estimate: ValueEstimate) -> list[Shape]:
     """Return the shapes of an estimate and its ranges, east and north."""
-    (x, y), (west, low), (east, high) = estimate.values, estimate.low, estimate.high
+    (x, y), (west, south), (east, north) = estimate.values, estimate.low, estimate.high
     return [
-        Shape("bars", "allowed", [(west, east, low, high)]),
+        Shape("bars", "allowed", [(west, east, south, north)]),
         Shape("line", "guess", [(west, y), (east, y)]),
-        Shape("line", "guess", [(x, low), (x, high)]),
+        Shape("line", "guess", [(x, south), (x, north)]),
         Shape("dots", "sure", [(x, y)]),
     ]
 
@@ -345,7 +347,7 @@ def _summary(walk: Walk) -> list[tuple[str, str]]:
     """Return the numbers of the demo as rows of names and values."""
     tables = Counter(point_error.table for point_error in walk.released.values())
     first_sent_table = len(walk.policy.measure_tables)
-    sent_counts = [count for number, count in tables.items() if number >= first_sent_table]
+    sent_counts = [count for table_number, count in tables.items() if table_number >= first_sent_table]
     unit = walk.policy.unit
     hidden_counts = [estimate.protection for estimate in walk.estimates.values() if estimate.protection]
     point_error, estimate_error, smoothed_error = walk.errors

@@ -239,23 +239,22 @@ class _Wizard:
         sensor, broker = _mqtt_sensor(fields), broker_of(fields["broker"])
         _refuse_fleet_broker(sensor, broker, must_connect=True)
         sensor_config = {**sensor.model_dump(), "fleet_broker": [broker.host, broker.port]}
-        count, note = 0, ""
+        message_count, note = 0, ""
         with closing(_EveryMessage(sensor_config)) as live_topic, closing(self._topics):
             self._topics.begin()
             while self._queue.empty():
                 live_topic.poll(0)
                 for moment, reading in live_topic.take_messages():
-                    count += 1
+                    message_count += 1
                     if self._topics.add(moment, reading.reveal()):
                         note = f" {self._topics.full.name} is full ({_MOST_BYTES >> 20} MB) and is planned from; what "
                         note += f"comes now is in {self._topics.newest.name}. The newest four are kept."
-                if count:
+                if message_count:
                     self._recording = self._topics.full if note else self._topics.newest
                 loss = f" {live_topic.lost} came too fast and are lost." if live_topic.lost else ""
-                stage = (
-                    f"recording: {count} messages have come.{note}{loss} After a day or more, show what would leave."
-                )
-                self.page.show(stage=stage, stalled=live_topic.trouble, step=2 if count else 1)
+                arrivals = f"{message_count} messages have come.{note}{loss}"
+                stage = f"recording: {arrivals} After a day or more, show what would leave."
+                self.page.show(stage=stage, stalled=live_topic.trouble, step=2 if message_count else 1)
                 time.sleep(_POLL_SECONDS)
         self.page.show(stalled="")
 
@@ -383,10 +382,10 @@ def _form_fields(sent_form: Any) -> dict[str, str]:
 
 def _plan_options(fields: dict[str, str]) -> AutoOptions:
     """Return the options of a plan from the fields of the form; empty fields are defaults."""
-    texts: dict[str, Any] = {name: fields[name] for name in _QUESTION if fields[name]}
-    texts |= {name: pattern.split(texts[name]) for name, pattern in _LISTS.items() if name in texts}
-    texts |= {name: number(texts[name], name) for name in ("epsilon", "threshold", "period") if name in texts}
-    return AutoOptions(**texts)
+    options: dict[str, Any] = {name: fields[name] for name in _QUESTION if fields[name]}
+    options |= {name: pattern.split(options[name]) for name, pattern in _LISTS.items() if name in options}
+    options |= {name: number(options[name], name) for name in ("epsilon", "threshold", "period") if name in options}
+    return AutoOptions(**options)
 
 
 def _answer_buttons(question: QuestionError, fields: dict[str, str]) -> list[JsonObject]:

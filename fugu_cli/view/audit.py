@@ -49,7 +49,7 @@ def _attacks_document(
     return {
         "conditions": list(conditions),
         "trials": [
-            {**trial._asdict(), **{key: list(map(asdict, getattr(trial, key))) for key in ("attacks", "learners")}}
+            {**trial._asdict(), **{name: list(map(asdict, getattr(trial, name))) for name in ("attacks", "learners")}}
             for trial in trials
         ],
         "stretches": [
@@ -65,8 +65,8 @@ def _trial_parts(trials: Sequence[Trial]) -> Report:
         yield Table(f"{source}: epsilon {group[0].epsilon:g}", _TRIALS, [_summary_row(trial) for trial in group])
     if len(sources) == 1:
         for trial in trials:
-            rows = [(attack.attacker, *_rates(attack), _odds_words(attack)) for attack in trial.attacks]
-            yield Table(f"{trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
+            attack_rows = [(attack.attacker, *_rates(attack), _odds_words(attack)) for attack in trial.attacks]
+            yield Table(f"{trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, attack_rows)
     yield Line(
         "Right: share of the states that an attacker names who is given the recording's mean chain. Without: the same "
         "attacker without what was released. Ceiling: what epsilon allows, proven if the readings are in the class; * "
@@ -121,8 +121,8 @@ def _statement_parts(statement: Statement) -> Report:
     yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}", bold=True)
     yield Line(f"SHA-256 of the file: {statement.digest}")
     yield Line(protected_sentence(policy.discretiser))
-    rows = [(output.what, output.topic, " ".join(output.readers) or "the site") for output in statement.outputs]
-    yield Table("What is released, and who may read it", ("output", "topic", "readers"), rows)
+    output_rows = [(output.what, output.topic, " ".join(output.readers) or "the site") for output in statement.outputs]
+    yield Table("What is released, and who may read it", ("output", "topic", "readers"), output_rows)
     claims = [
         (
             claim.of,
@@ -153,10 +153,10 @@ def _statement_parts(statement: Statement) -> Report:
 
 
 def _bounds_table(title: str, bounds: Sequence[Bound]) -> Report:
-    rows = [
+    bound_rows = [
         (bound.truth, f"no bound: {bound.why}" if bound.epsilon is None else f"{bound.epsilon:.6g}") for bound in bounds
     ]
-    yield Table(title, ("", "epsilon, at most"), rows)
+    yield Table(title, ("", "epsilon, at most"), bound_rows)
 
 
 def tested_device(draw_tests: Sequence[DrawTest], problem: str, false_alarms: float) -> Result:
@@ -174,11 +174,11 @@ def _device_parts(draw_tests: Sequence[DrawTest], problem: str, false_alarms: fl
     if problem:
         yield Line(f"WRONG protocol: {problem}", bold=True)
         return
-    rows = [
+    test_rows = [
         (test.of, str(test.draws), f"{test.smallest:.2g}", "-" if test.longest is None else str(test.longest))
         for test in draw_tests
     ]
-    yield Table("What was tested", ("draws of", "draws", "error of a probability", "no repeat of"), rows)
+    yield Table("What was tested", ("draws of", "draws", "error of a probability", "no repeat of"), test_rows)
     alarms = [(test.of, alarm) for test in draw_tests for alarm in test.alarms]
     for output_name, alarm in alarms[:_MOST_ALARMS]:
         yield Line(f"WRONG {alarm.test}: {output_name}: {alarm.about}", bold=True)
@@ -210,7 +210,7 @@ def attacked_stream(audit: StreamAudit) -> Result:
 
 
 def _stream_parts(audit: StreamAudit) -> Report:
-    rows = [
+    audience_rows = [
         (
             _audience_words(audience.audience, audience.ticks),
             audience.heard,
@@ -224,7 +224,7 @@ def _stream_parts(audit: StreamAudit) -> Report:
         for audience in audit.audiences
     ]
     titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
-    yield Table("Epsilon of all that an audience may read", titles, rows)
+    yield Table("Epsilon of all that an audience may read", titles, audience_rows)
     yield Line(
         "At least: of an event that tells two states of a tick apart, by how often it happened under each, at a "
         "confidence of 95 % for the table. Extended: what single draws show of all outputs, if draws are independent. "
@@ -247,17 +247,17 @@ def _audience_words(audience: str, ticks: int) -> str:
 
 
 def _stretch_trials(trials: Sequence[StretchTrial]) -> Report:
-    rows = []
+    attack_rows = []
     for trial in trials:
         release = _audience_words(f"{trial.source}: {trial.released}", trial.ticks)
         for attack in trial.attacks:
             odds = f"x {attack.furthest:.3g}"
-            rows.append(
+            attack_rows.append(
                 (release, attack.secret, str(attack.scored), *_rates(attack), odds, f"x {math.exp(trial.epsilon):.3g}")
             )
     titles = ("asked of", "stretches", "right", "interval", "without", "ceiling", "epsilon at least", "odds", "allowed")
-    if rows:
-        yield Table("Stretches, to who knows all other days", ("released", *titles), rows)
+    if attack_rows:
+        yield Table("Stretches, to who knows all other days", ("released", *titles), attack_rows)
     for trial in trials:
         if trial.why:
             window = f"{trial.ticks} ticks, {trial.source}: {trial.released}"

@@ -98,8 +98,8 @@ def read_document(path: Path, root: Path, enrolments: Sequence[Enrolment] = ()) 
 
 def warn_of_rollouts(registry: Registry, devices: Sequence[str]) -> None:
     """Warn of active rollouts at some devices: a push does not wait for their stages and gates."""
-    for number in rollouts_at(registry, devices):
-        warn(f"rollout {number} is under way at some of these devices: a push does not wait for its stages")
+    for rollout_number in rollouts_at(registry, devices):
+        warn(f"rollout {rollout_number} is under way at some of these devices: a push does not wait for its stages")
 
 
 def device_document(device: Device, refusal: Refusal | None) -> JsonObject:
@@ -124,7 +124,7 @@ def device_document(device: Device, refusal: Refusal | None) -> JsonObject:
 
 def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gateway: bool | None) -> Report:
     """Show devices and the counts of their states, and warn if no gateway runs here (`gateway` is None if unknown)."""
-    rows = []
+    device_rows = []
     for device in devices:
         refusal = refusals.get(device.name)
         document = device_document(device, refusal)
@@ -132,12 +132,13 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
         last_seen = moment_text(device.last_seen_us) if device.last_seen_us else "never seen"
         versions = ("-" if document[name] is None else str(document[name]) for name in ("desired", "in_force"))
         seen_words = "online" if device.online else last_seen
-        rows.append((device.name, " ".join(document["groups"]), seen_words, *versions, document["state"], reason))
+        groups = " ".join(document["groups"])
+        device_rows.append((device.name, groups, seen_words, *versions, document["state"], reason))
     columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
-    yield Table("Devices", columns, rows)
-    counts = Counter(state_of(device) for device in devices)
+    yield Table("Devices", columns, device_rows)
+    count_by_state = Counter(state_of(device) for device in devices)
     state_counts = [f"{sum(device.online for device in devices)} online"]
-    state_counts += [f"{count} {state}" for state, count in sorted(counts.items())]
+    state_counts += [f"{count} {state}" for state, count in sorted(count_by_state.items())]
     yield Line(f"{device_count(len(devices))}: {', '.join(state_counts)}.")
     if gateway is False:
         yield Line(
@@ -157,8 +158,8 @@ def shown_events(events: Sequence[Event]) -> Report:
 def shown_refusals(refusals: Sequence[Refusal]) -> Report:
     """Show the newest refusals."""
     rows = [
-        (str(number), moment_text(time_us), device, str(version), outcome, reason)
-        for number, time_us, device, version, outcome, reason in refusals
+        (str(entry_number), moment_text(time_us), device, str(version), outcome, reason)
+        for entry_number, time_us, device, version, outcome, reason in refusals
     ]
     return newest(Table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows))
 
@@ -176,14 +177,14 @@ def content_document(document: PolicyDocument, previous: PolicyDocument | None) 
 def shown_content(document: PolicyDocument, previous: PolicyDocument | None) -> Report:
     """Show the content of a document, and where the previous document differs."""
     after, before = content_lines(document), {} if previous is None else content_lines(previous)
-    rows = []
+    content_rows = []
     for name in dict.fromkeys((*after, *before)):
         length = sys.maxsize if "discretiser" in name else _MOST_SHOWN  # of a table or a chain a part is shown
-        new_text, old_text = (_shortened(fields.get(name, "-"), length) for fields in (after, before))
+        new_text, old_text = (_shortened(content.get(name, "-"), length) for content in (after, before))
         is_same = after.get(name) == before.get(name)
-        rows.append((name, new_text, "same" if is_same else f"{old_text} CHANGED" if before else ""))
+        content_rows.append((name, new_text, "same" if is_same else f"{old_text} CHANGED" if before else ""))
     former_words = "no version before it is known" if previous is None else f"version {previous.version}"
-    yield Table(f"What version {document.version} says", ("", "is to be", former_words), rows)
+    yield Table(f"What version {document.version} says", ("", "is to be", former_words), content_rows)
 
 
 def dry_run(
@@ -194,12 +195,12 @@ def dry_run(
     stages: Sequence[Sequence[str]],
 ) -> Result:
     """Show the changes on devices that would get a document, and for a rollout the devices of each stage."""
-    fields = {**_changes_document(changes, document.version), **content_document(document, previous)}
+    result_fields = {**_changes_document(changes, document.version), **content_document(document, previous)}
     report = [*shown_content(document, previous), *_show_changes(changes, document.version)]
     if plan is not None:
-        fields["stages"] = stages
+        result_fields["stages"] = stages
         report = [*_show_plan(plan, stages), *report]
-    return Result(fields, report, warnings=fields["weaker"])
+    return Result(result_fields, report, warnings=result_fields["weaker"])
 
 
 def _changes_document(changes: Sequence[Change], version: int) -> JsonObject:
@@ -208,13 +209,14 @@ def _changes_document(changes: Sequence[Change], version: int) -> JsonObject:
         if worth is None:
             return None
         promise = worth.promise
-        fields = {"epsilon": promise.epsilon, "adversary": promise.adversary, **worth._asdict()}
-        del fields["promise"]
-        return {**fields, "stretch_ticks": promise.ticks, "stretches": stretch_documents(worth.stretches)}
+        worth_fields = {"epsilon": promise.epsilon, "adversary": promise.adversary, **worth._asdict()}
+        del worth_fields["promise"]
+        return {**worth_fields, "stretch_ticks": promise.ticks, "stretches": stretch_documents(worth.stretches)}
 
     def stream_fields(stream: StreamChange) -> JsonObject:
-        fields = {"before": document(stream.before), "after": document(stream.after), "other_ticks": stream.other_ticks}
-        return {**fields, "open_profile_days": stream.open_profile} if stream.open_profile else fields
+        worths = {"before": document(stream.before), "after": document(stream.after)}
+        profile = {"open_profile_days": stream.open_profile} if stream.open_profile else {}
+        return {**worths, "other_ticks": stream.other_ticks, **profile}
 
     return {
         "version": version,
@@ -264,8 +266,8 @@ def _stream_row(stream_change: StreamChange, is_unknown: bool) -> tuple[str, ...
         remark = "OTHER TICKS: refused"
     elif before is not None:
         remark = "same" if before == after else _change_remark(before.promise, after.promise)
-    pairs = ((text_of(before) if before else blank, text_of(after) if after else "-") for text_of in (_epsilon, _worth))
-    return (name, *chain.from_iterable(pairs), remark)
+    cells = ((text_of(before) if before else blank, text_of(after) if after else "-") for text_of in (_epsilon, _worth))
+    return (name, *chain.from_iterable(cells), remark)
 
 
 def _change_remark(before: StreamPromise, after: StreamPromise) -> str:
@@ -302,16 +304,16 @@ def _shortened(text: str, length: int = 60) -> str:
 _COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", "pending", "accepted", "refused")
 
 
-def shown_rollout(registry: Registry, number: int) -> Result:
+def shown_rollout(registry: Registry, rollout_number: int) -> Result:
     """Show a rollout; times in JSON are microseconds of Unix time."""
-    rollout = Rollouts(registry).show(number)
+    rollout = Rollouts(registry).show(rollout_number)
     plan, state = rollout.plan, rollout.state
     stages = [
-        {"of": _scope(stage), "success": float(stage.success), "gate": stage.gate, **(count._asdict() if count else {})}
-        for stage, count in zip_longest(plan.stages, rollout.tallies)
+        {"of": _scope(stage), "success": float(stage.success), "gate": stage.gate, **(tally._asdict() if tally else {})}
+        for stage, tally in zip_longest(plan.stages, rollout.tallies)
     ]
     document = {
-        "rollout": number,
+        "rollout": rollout_number,
         "version": plan.version,
         "phase": state.phase,
         "cause": state.cause,
@@ -323,46 +325,46 @@ def shown_rollout(registry: Registry, number: int) -> Result:
         "stages": stages,
         "way_back": [{"former": former, "devices": names} for former, names in state.way_back().items()],
     }
-    return Result(document, _rollout_parts(rollout, number))
+    return Result(document, _rollout_parts(rollout, rollout_number))
 
 
 def _show_plan(plan: RolloutPlan, stages: Sequence[Sequence[str]]) -> Report:
-    rows = []
+    stage_rows = []
     for index, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
         first_names = " ".join(names[:6]) + (" ..." if len(names) > 6 else "")
-        rows.append((*_stage_cells(index, stage), str(len(names)), first_names))
+        stage_rows.append((*_stage_cells(index, stage), str(len(names)), first_names))
     title = f"Rollout of version {plan.version}, as it would be"
-    yield Table(title, ("stage", "goes on at", "gate", "devices", ""), rows)
+    yield Table(title, ("stage", "goes on at", "gate", "devices", ""), stage_rows)
     yield _plan_line(plan)
 
 
-def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time.sleep) -> str:
+def watch(registry: Registry, rollout_number: int, sleep: Callable[[float], None] = time.sleep) -> str:
     """Show a rollout until it has ended; in a pipe, print a line at each change.
 
     Returns:
         The last phase of the rollout.
     """
-    previous, terminal = "", sys.stdout.isatty()
+    previous_line, terminal = "", sys.stdout.isatty()
     with Live(auto_refresh=False) if terminal else nullcontext() as live:
         while True:
-            rollout = Rollouts(registry).show(number)
+            rollout = Rollouts(registry).show(rollout_number)
             if live is not None:
-                live.update(rendered(_rollout_parts(rollout, number)), refresh=True)
-            elif (line := _rollout_line(rollout)) != previous:
-                print(previous := line, flush=True)
+                live.update(rendered(_rollout_parts(rollout, rollout_number)), refresh=True)
+            elif (line := _rollout_line(rollout)) != previous_line:
+                print(previous_line := line, flush=True)
             if rollout.state.phase not in ACTIVE:
                 return rollout.state.phase
             sleep(_LOOK_SECONDS)
 
 
-def _rollout_parts(rollout: Rollout, number: int) -> Report:
+def _rollout_parts(rollout: Rollout, rollout_number: int) -> Report:
     plan, state = rollout.plan, rollout.state
-    rows = []
+    stage_rows = []
     for index, (stage, tally) in enumerate(zip_longest(plan.stages, rollout.tallies)):
-        count = tally or StageCounts()
-        device_counts = (count.size, count.unoffered, count.pending, count.accepted, count.refused)
-        rows.append((*_stage_cells(index, stage), *map(str, (*device_counts, count.silent, count.absent))))
-    yield Table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"), rows)
+        counts = tally or StageCounts()
+        device_counts = (counts.size, counts.unoffered, counts.pending, counts.accepted, counts.refused)
+        stage_rows.append((*_stage_cells(index, stage), *map(str, (*device_counts, counts.silent, counts.absent))))
+    yield Table(f"Rollout {rollout_number} of version {plan.version}", (*_COLUMNS, "silent", "absent"), stage_rows)
     end_words = "" if rollout.ended_us is None else f" at {moment_text(rollout.ended_us)} UTC"
     yield _plan_line(plan)
     yield Line(f"{state.phase}{end_words}{f': {state.cause}' if state.cause else ''}", bold=True)
@@ -382,12 +384,12 @@ def _plan_line(plan: RolloutPlan) -> Line:
 
 
 def _rollout_line(rollout: Rollout) -> str:
-    totals = [sum(column) for column in zip(*rollout.tallies, strict=True)] or [0] * len(StageCounts._fields)
-    count = StageCounts(*totals)
+    field_sums = [sum(column) for column in zip(*rollout.tallies, strict=True)] or [0] * len(StageCounts._fields)
+    all_counts = StageCounts(*field_sums)
     cause = f" ({rollout.state.cause})" if rollout.state.cause else ""
     return (
         f"{rollout.state.phase}{cause}: stage {rollout.state.stage + 1} of {len(rollout.plan.stages)}, "
-        f"{count.accepted} of {count.size} accepted, {count.errors} errors"
+        f"{all_counts.accepted} of {all_counts.size} accepted, {all_counts.errors} errors"
     )
 
 

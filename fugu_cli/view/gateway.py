@@ -39,16 +39,16 @@ def show_status(status: Mapping[str, Any]) -> Report:
         for (code, reason, advice), alarms in groups.items():
             names = some_names([alarm["name"] for alarm in alarms if alarm["name"]])
             cause = f" ({reason})" if reason else ""
-            start = f"{datetime.fromtimestamp(min(alarm['since'] for alarm in alarms), UTC):%Y-%m-%d %H:%M:%S} UTC"
-            count = sum(alarm["count"] for alarm in alarms)
-            yield Line(f"ALARM {code}{names and f' {names}'}{cause}, {count} x since {start}: {advice}", bold=True)
+            since = datetime.fromtimestamp(min(alarm["since"] for alarm in alarms), UTC)
+            count_words = f"{sum(alarm['count'] for alarm in alarms)} x since {since:%Y-%m-%d %H:%M:%S} UTC"
+            yield Line(f"ALARM {code}{names and f' {names}'}{cause}, {count_words}: {advice}", bold=True)
     else:
         yield Line("no alarms")
     ages = {name: device["seconds_since_frame"] for name, device in status["devices"].items()}
     devices = sorted(ages, key=lambda name: float("inf") if ages[name] is None else ages[name], reverse=True)
     oldest = devices[:_MOST_DEVICES]
-    rows = [(name, _span(ages[name]), _span(status["devices"][name]["seconds_behind"])) for name in oldest]
-    yield Table(f"{len(devices)} devices", ("device", "last frame", "behind"), rows)
+    device_rows = [(name, _span(ages[name]), _span(status["devices"][name]["seconds_behind"])) for name in oldest]
+    yield Table(f"{len(devices)} devices", ("device", "last frame", "behind"), device_rows)
     if len(devices) > _MOST_DEVICES:
         yield Line(f"Those whose last frame is oldest, {_MOST_DEVICES} of {len(devices)}; --json shows all.")
     if status["next_releases"]:
@@ -61,9 +61,9 @@ def _span(seconds: float | None) -> str:
     """Return a duration in the largest unit that it has twice or more; "never" for None."""
     if seconds is None:
         return "never"
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if abs(seconds) >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
+    for unit, unit_seconds in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if abs(seconds) >= 2 * unit_seconds:
+            return f"{seconds / unit_seconds:.0f} {unit}"
     return f"{seconds:.0f} s"
 
 
@@ -96,16 +96,16 @@ def learned_chains(model: LearnedModel) -> Result:
 
 def _learned_parts(model: LearnedModel) -> Report:
     labels = model.discretiser.states
-    rows = [
+    step_rows = [
         (
-            f"{labels[old]} to {labels[new]}",
-            f"{model.transition[old][new]:.6g}",
-            f"{model.low[old][new]:.6g} to {model.high[old][new]:.6g}",
+            f"{labels[before]} to {labels[after]}",
+            f"{model.transition[before][after]:.6g}",
+            f"{model.low[before][after]:.6g} to {model.high[before][after]:.6g}",
         )
-        for old, new in permutations(range(model.states), 2)
+        for before, after in permutations(range(model.states), 2)
     ]
     yield Line(f"Learned from {model.words}.")
-    yield Table("The chain of all symbols", ("step", "probability", "each end with 90 %"), rows)
+    yield Table("The chain of all symbols", ("step", "probability", "each end with 90 %"), step_rows)
     scales = [
         (f"{scale.ticks}", f"{scale.stretches}", f"{scale.odds_ratio:.4g}", f"{scale.p_value:.2g}")
         for scale in model.scales

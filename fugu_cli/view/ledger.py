@@ -48,13 +48,13 @@ def _account_document(account: Account) -> JsonObject:
 
 
 def _entry_document(ledger: Ledger, entry: Entry) -> JsonObject:
-    fields = {name: value for name, value in entry._asdict().items() if name != "payload"}
+    entry_fields = {name: value for name, value in entry._asdict().items() if name != "payload"}
     charges = {device: nats(charge) for device, charge in ledger.charges(entry.number).items()}
-    return {**fields, "charges": charges, "shifts": ledger.shifts(entry.number)}
+    return {**entry_fields, "charges": charges, "shifts": ledger.shifts(entry.number)}
 
 
 def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Report:
-    rows = [
+    account_rows = [
         (
             f"{account.key.device}/{account.key.stream}",
             account.key.audience,
@@ -70,7 +70,7 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Report:
             group = account.together, account.key.audience
             spent_by_group[group] = max(spent_by_group[group], account.spent_together)
     columns = ("stream", "audience", "mechanism", "allowance", "standing", "most spent", "remaining", "ticks charged")
-    yield Table("Nats per tick, by stream and audience", columns, rows)
+    yield Table("Nats per tick, by stream and audience", columns, account_rows)
     for (name, audience), spent in sorted(spent_by_group.items()):
         yield Line(f"{name} move together: charges add up, {nats(spent):.6g} to a tick at most, audience {audience}.")
     for account in accounts:
@@ -79,12 +79,12 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Report:
     conditions = {frame.condition for entry in entries if (frame := _frame_of(entry)) is not None}
     for condition in sorted(conditions - {""}):
         yield Line(f"The amounts hold under a condition: {condition}.")
-    releases = [
+    release_rows = [
         (str(e.number), e.name, e.audience, f"{e.first}..{e.last}", e.scale, e.state, moment_text(e.time_us))
         for e in entries
     ]
-    heads = ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)")
-    yield from newest(Table("Releases", heads, releases), " releases")
+    titles = ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)")
+    yield from newest(Table("Releases", titles, release_rows), " releases")
 
 
 def _frame_of(entry: Entry) -> ReleaseFrame | None:
@@ -102,7 +102,7 @@ def shown_releases(frames: Sequence[ReleaseFrame]) -> Report:
         labels = frame.asked.labels(frame.states)
         columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)
         title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {device_count(frame.devices)}"
-        rows = [(label, *(f"{number:.6g}" for number in numbers)) for label, *numbers in columns]
+        rows = [(label, *(f"{figure:.6g}" for figure in figures)) for label, *figures in columns]
         yield Table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
         stretch = "a tick" if frame.stretch_ticks == 1 else f"any {frame.stretch_ticks} ticks in a row"
         yield Line(
@@ -125,15 +125,15 @@ def audited_ledger(audit: LedgerAudit, name: str) -> Result:
     return Result(document, _audit_parts(audit, name), 1 if audit.problems else 0)
 
 
-def _flat_row(loss: StreamLoss | ReaderLoss, field: str, name: str) -> JsonObject:
+def _flat_row(loss: StreamLoss | ReaderLoss, promise_field: str, name: str) -> JsonObject:
     """Return a row for JSON, with its promise replaced by epsilon (under `name`), adversary and seconds."""
-    fields = {key: value for key, value in loss._asdict().items() if key != "key"}
-    epsilon, adversary, seconds = fields.pop(field)
-    return {**fields, name: epsilon, "adversary": adversary, "seconds": seconds}
+    loss_fields = {key: value for key, value in loss._asdict().items() if key != "key"}
+    epsilon, adversary, seconds = loss_fields.pop(promise_field)
+    return {**loss_fields, name: epsilon, "adversary": adversary, "seconds": seconds}
 
 
 def _audit_parts(audit: LedgerAudit, name: str) -> Report:
-    rows = [
+    stream_rows = [
         (
             f"{stream.key.device}/{stream.key.stream}",
             stream.key.audience,
@@ -143,7 +143,7 @@ def _audit_parts(audit: LedgerAudit, name: str) -> Report:
         for stream in audit.streams
     ]
     columns = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
-    yield Table("The worst of every stream, by what was published", ("stream", "audience", *columns), rows)
+    yield Table("The worst of every stream, by what was published", ("stream", "audience", *columns), stream_rows)
     if audit.readers:
         titles = ("reader", "stream", "audiences", "about any", "epsilon", "limit", "adversary")
         reader_rows = []

@@ -27,7 +27,7 @@ _BEND = np.linspace(0.0, 1.0, 9)
 
 
 def graph_lanes(
-    values: Ints, graph: Bools, constraint: Bools, protection: Protection, *, names: Sequence[str] | None = None
+    measurements: Ints, graph: Bools, constraint: Bools, protection: Protection, *, names: Sequence[str] | None = None
 ) -> list[Lane]:
     """Return two maps: states at their measurements, with the user's edges and added edges; and the hull.
 
@@ -37,15 +37,15 @@ def graph_lanes(
     Raises:
         GraphError: there is not one name for each state.
     """
-    labels = [str(state) for state in range(len(values))] if names is None else list(names)
-    if len(labels) != len(values):
-        raise GraphError(f"{len(values)} states need as many names, got {len(labels)}")
+    labels = [str(state) for state in range(len(measurements))] if names is None else list(names)
+    if len(labels) != len(measurements):
+        raise GraphError(f"{len(measurements)} states need as many names, got {len(labels)}")
     subgraph = restrict(graph, constraint)
-    exposed_states = set(list_exposed(graph_hull(values, subgraph), values, constraint))
-    places = _projected(values.astype(np.float64))
+    exposed_states = set(list_exposed(graph_hull(measurements, subgraph), measurements, constraint))
+    places = _projected(measurements.astype(np.float64))
     edges = ((edge_list(graph & ~subgraph), "cell"), (edge_list(subgraph), "raw"), (protection.added, "promise"))
     shapes = [
-        Shape("line", style, _edge_points(places[list(pair)], is_curved=values.shape[1] == 1))
+        Shape("line", style, _edge_points(places[list(pair)], is_curved=measurements.shape[1] == 1))
         for pairs, style in edges
         for pair in pairs
     ]
@@ -55,7 +55,7 @@ def graph_lanes(
         shapes.append(Shape("dots", style, [(x, y)], shown_labels[state]))
     exposure = f"{len(exposed_states)} exposed without added edges (red)" if exposed_states else "no state is exposed"
     edge_words = f"{len(edge_list(subgraph))} edges between them, {len(protection.added)} added (dashed)"
-    possible_words = f"{int(constraint.sum())} of {len(values)}"
+    possible_words = f"{int(constraint.sum())} of {len(measurements)}"
     cap = "capped, " if protection.capped else ""
     error = math.sqrt(noise_error(protection.hull))
     loss = f"any two possible states: {_number(protection.factor)} times epsilon"
@@ -66,13 +66,13 @@ def graph_lanes(
     ]
 
 
-def _map(title: str, number: str, words: str, points: Points, shapes: Sequence[Shape]) -> Lane:
+def _map(title: str, number_text: str, words: str, points: Points, shapes: Sequence[Shape]) -> Lane:
     """Return a map that holds all points, with the same scale in both directions."""
     low, high = points.min(axis=0), points.max(axis=0)
     radius = 0.6 * max(float((high - low).max()), 1e-9)
     (x, y) = ((low + high) / 2.0).tolist()
     return Lane(
-        "leaves", title, number, words, "", 0, (x - radius, x + radius), (), (y - radius, y + radius), (), shapes
+        "leaves", title, number_text, words, "", 0, (x - radius, x + radius), (), (y - radius, y + radius), (), shapes
     )
 
 
@@ -101,9 +101,9 @@ def _edge_points(ends: Points, *, is_curved: bool) -> list[tuple[float, float]]:
 
 def _projected(points: Points) -> Points:
     """Project points with 1 to 3 coordinates (n, d) onto the picture, (n, 2); the third goes obliquely backwards."""
-    first, second = points[:, 0], points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))
+    x, y = points[:, 0], points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))
     depth = points[:, 2] if points.shape[1] > 2 else np.zeros(len(points))
-    return np.stack([first + 0.45 * depth, second + 0.3 * depth], axis=1)
+    return np.stack([x + 0.45 * depth, y + 0.3 * depth], axis=1)
 
 
 def _number(value: Fraction | float) -> str:

@@ -57,8 +57,8 @@ def description_lines(description: Description) -> Iterator[str]:
         length, stride = (_seconds(ticks * description.period_seconds) for ticks in (window.length, window.stride))
         question = window.query.about(window.states)
         yield f"  window {window.name}: {question} over {length}, every {stride}, noise of scale {window.scale}"
-    for name, value in () if description.table is None else NoiseTable(description.table).flips:
-        yield f"  {name}: {value}"
+    for name, probability_text in () if description.table is None else NoiseTable(description.table).flips:
+        yield f"  {name}: {probability_text}"
     if description.point_epsilon is not None:
         yield f"  a point: {loss_words(description.point_epsilon)}"
     yield from _promise_lines(description.guarantee, "everything")
@@ -102,17 +102,17 @@ def reading_json(reading: Reading) -> str:
     origin = {} if isinstance(reading, ReleaseReading) else {"device": reading.device, "stream": reading.stream}
     match reading:
         case ReleaseReading():
-            kind, fields = "release", reading.release.flat()
+            kind, message_fields = "release", reading.release.flat()
         case EstimateReading():
-            kind, fields = "estimate", reading.estimate.flat()
+            kind, message_fields = "estimate", reading.estimate.flat()
         case CountReading():
-            kind, fields = "count", reading.window.flat()
+            kind, message_fields = "count", reading.window.flat()
         case DescriptionReading():
-            kind, fields = "description", {"description": json.loads(reading.description.encode())}
+            kind, message_fields = "description", {"description": json.loads(reading.description.encode())}
         case _:
-            kind, fields = _KINDS[type(reading)], reading._asdict()
+            kind, message_fields = _KINDS[type(reading)], reading._asdict()
     return json.dumps(
-        {"kind": kind, **origin, **fields}, separators=(",", ":"), ensure_ascii=False, default=_json_value
+        {"kind": kind, **origin, **message_fields}, separators=(",", ":"), ensure_ascii=False, default=_json_value
     )
 
 
@@ -129,12 +129,12 @@ class ReadingLines:
     def __call__(self, reading: Reading) -> str:
         """Return the text of a reading."""
         if isinstance(reading, DescriptionReading):
-            headline, *body = map(printable, description_lines(reading.description))
-            previous_body, device = self._described.setdefault(reading.stream, (body, reading.device))
-            if previous_body == body and device != reading.device:
+            headline, *facts = map(printable, description_lines(reading.description))
+            previous_facts, device = self._described.setdefault(reading.stream, (facts, reading.device))
+            if previous_facts == facts and device != reading.device:
                 return f"{headline}, as of {device}"
-            self._described[reading.stream] = body, reading.device
-            return "\n".join((headline, *body))
+            self._described[reading.stream] = facts, reading.device
+            return "\n".join((headline, *facts))
         if isinstance(reading, ReleaseReading):
             return printable(_release_line(reading.release))
         return printable(f"{_time_words(reading)}  {reading.device}/{reading.stream}: {_reading_words(reading)}")
@@ -173,10 +173,10 @@ def _reading_words(reading: _StreamReading) -> str:
             return f"point {reading.latitude:.6f}, {reading.longitude:.6f} (randomised)"
         return f"point {' '.join(map(str, reading.point))} (randomised)"
     if isinstance(reading, WindowReading):
-        counts = ", ".join(_label_values(reading.states, reading.counts))
+        named_counts = ", ".join(_label_values(reading.states, reading.counts))
         is_out_of_range = any(not 0 <= count <= reading.observed for count in reading.counts)
         noise = "randomised: noise can take a count below 0 or above all" if is_out_of_range else "randomised"
-        return f"window {reading.window}: {counts} of {reading.observed} observed ticks ({noise})"
+        return f"window {reading.window}: {named_counts} of {reading.observed} observed ticks ({noise})"
     if isinstance(reading, CountReading):
         return _count_text(reading.window)
     return _estimate_text(reading.estimate)
@@ -192,8 +192,8 @@ def _label_values(states: Sequence[str] | None, values: Sequence[Any]) -> Iterab
 
 def _intervals(message: WindowCount | ValueEstimate | ReleaseFrame) -> list[str]:
     """Return each value of a message with its interval."""
-    rows = zip(message.values, message.low, message.high, strict=True)
-    return [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows]
+    bounds = zip(message.values, message.low, message.high, strict=True)
+    return [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in bounds]
 
 
 def _count_text(count: WindowCount) -> str:
@@ -207,11 +207,11 @@ def _count_text(count: WindowCount) -> str:
 def _estimate_text(estimate: Estimate) -> str:
     note = "" if estimate.useful else _GUESS
     if isinstance(estimate, StateEstimate):
-        text = f"state {estimate.state} with probability {_percent(estimate.probability)}"
+        state_words = f"state {estimate.state} with probability {_percent(estimate.probability)}"
         if estimate.ticks > 1:
             shares = ", ".join(f"{state} {_percent(share)}" for state, share in estimate.shares.items())
-            text += f"; since {local_text(estimate.since)[11:]} {shares}"
-        return text + note
+            state_words += f"; since {local_text(estimate.since)[11:]} {shares}"
+        return state_words + note
     privacy = f"hidden among {estimate.protection}" if estimate.protection > 1 else "not hidden"
     if isinstance(estimate, PlaceEstimate):
         position = f"place {estimate.latitude:.6f}, {estimate.longitude:.6f} within {estimate.accuracy:.6g} m"
@@ -221,14 +221,15 @@ def _estimate_text(estimate: Estimate) -> str:
 
 
 def _release_line(release: ReleaseFrame) -> str:
-    rows = zip(release.asked.labels(release.states), _intervals(release), strict=True)
-    text = ", ".join(f"{label} {interval}" for label, interval in rows)
+    intervals = zip(release.asked.labels(release.states), _intervals(release), strict=True)
+    interval_words = ", ".join(f"{label} {interval}" for label, interval in intervals)
     name = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
     stretch = f"any {release.stretch_ticks} ticks in a row" if release.stretch_ticks > 1 else "a tick"
     loss = f"epsilon {release.epsilon:g} about {stretch} for {release.audience}, entry {release.entry}"
     loss += f", {release.condition}" if release.condition else ""
     note = "" if release.useful else _GUESS
-    return f"{_span(release.since, release.time)}  release {release.name}, {name}: {text} {release.unit}; {loss}{note}"
+    span = _span(release.since, release.time)
+    return f"{span}  release {release.name}, {name}: {interval_words} {release.unit}; {loss}{note}"
 
 
 def _percent(share: float) -> str:

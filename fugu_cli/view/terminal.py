@@ -98,8 +98,8 @@ def show_report(report: Report) -> None:
 def show(result: Result, *, as_json: bool = False) -> int:
     """Print a result and its warnings. Return the exit code, or raise the error of the result."""
     if as_json:
-        text = result.document() if callable(result.document) else result.document
-        print(text.rstrip("\n") if isinstance(text, str) else json.dumps(text, indent=2))
+        json_document = result.document() if callable(result.document) else result.document
+        print(json_document.rstrip("\n") if isinstance(json_document, str) else json.dumps(json_document, indent=2))
     else:
         show_report(result.report)
     for warning in result.warnings:
