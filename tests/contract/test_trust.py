@@ -80,11 +80,7 @@ def test_no_root_or_too_many_are_no_message_of_roots(roots: int) -> None:
 
 def refused_root(device: Trust, *envelopes: bytes) -> TrustError:
     """The same for a chain of root documents."""
-    before = device.state.pack()
-    with pytest.raises(TrustError) as caught:
-        device.judge(encode_roots(envelopes), "root", NOW)
-    assert device.state.pack() == before
-    return caught.value
+    return refused(device, encode_roots(envelopes), "root")
 
 
 def changed(document: PolicyDocument, **fields: Any) -> PolicyDocument:

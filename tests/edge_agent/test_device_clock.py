@@ -110,8 +110,7 @@ def test_a_profile_counts_by_the_wall_clock_although_the_shift_is_no_whole_day(t
     device.run(20)
     device.clocks.wall -= HOUR + HOUR // 2
     device.run(800)
-    device.stop()
-    device.start()
+    device.restart()
     device.run(130)
     counted = [frame for frame in window_frames(device.outbox) if frame.shift]
     assert len(counted) >= 3
@@ -267,8 +266,7 @@ def test_a_restart_after_a_late_tick_draws_for_the_next_one_no_sooner(device: De
     device.run(5)
     device.clocks.pass_us(SECOND + 400_000)
     device.ticks.catch_up()
-    device.stop()
-    device.start()
+    device.restart()
     device.run(5, step=0.05)
     check(device.drawn, SECOND)
     assert device.clocks.elapsed - device.drawn[-1][2] < SECOND, "and it goes on"
@@ -512,8 +510,7 @@ def test_a_disk_that_takes_the_shift_of_one_stream_only(
     assert len(device.drawn) >= drawn + 20
     check([a for a, _ in pairs], SECOND, 70)
     assert device.drawn[-1][0] - device.drawn[-1][1] == device.clocks.wall // SECOND
-    device.stop()
-    device.start()
+    device.restart()
     shifts = {frame.first + i: frame.shift for frame in symbol_frames(device.outbox) for i in range(len(frame.symbols))}
     assert shifts.items() <= {tick: shift for tick, shift, _ in device.drawn}.items()
 
@@ -539,8 +536,7 @@ def test_a_shift_is_never_one_of_a_frame_before_it(device: Device) -> None:
     device.clocks.wall -= HOUR
     device.start()
     device.run(20)
-    device.stop()
-    device.start()
+    device.restart()
     shifts = {frame.first + i: frame.shift for frame in symbol_frames(device.outbox) for i in range(len(frame.symbols))}
     assert shifts == {tick: shift for tick, shift, _ in device.drawn}
 
@@ -620,8 +616,7 @@ def test_any_jumps_and_restarts(steps: list[tuple[str, int]], period: int) -> No
                     device.clocks._boot += "+" if what == "boot" else ""
                     device.start()
                 case _:
-                    device.stop()
-                    device.start()
+                    device.restart()
         check(device.drawn, period, 36)
         silences = [later[2] - earlier[2] for earlier, later in pairwise(device.drawn)]
         assert max(silences) <= CONFIRM + 3 * period

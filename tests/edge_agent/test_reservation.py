@@ -25,6 +25,11 @@ from tests.support.outboxes import symbol_frames
 PLAN = stream_plan(frame_ticks=4, windows=(window_plan(),))
 
 
+def append_ticks(outbox: Outbox, *ticks: int) -> None:
+    for tick in ticks:
+        outbox.append(PLAN, tick, b"\1")
+
+
 def opened(folder: Path, keeping: Keeping | None = None) -> tuple[Outbox, int]:
     outbox = Outbox(folder / "outbox.sqlite", "home", "watch", keeping)
     outbox.register_window("hr", PLAN.windows[0])
@@ -37,14 +42,12 @@ def test_nothing_of_a_frame_under_way_is_on_the_disk_but_its_reservation(tmp_pat
     outbox.append(PLAN, 10, b"\1")
     reserved = outbox._db.total_changes
     assert reserved == changes + 3, "the reservation, and which policy has drawn from tick 10 on"
-    for tick in (11, 12):
-        outbox.append(PLAN, tick, b"\1")
+    append_ticks(outbox, 11, 12)
     assert outbox._db.total_changes == reserved
     outbox.append(PLAN, 13, b"\1")
     sealed = outbox._db.total_changes
     assert sealed == reserved + 2, "the frame, and the stream with the next reservation"
-    for tick in (14, 15, 16):
-        outbox.append(PLAN, tick, b"\1")
+    append_ticks(outbox, 14, 15, 16)
     assert outbox._db.total_changes == sealed
     outbox.close()
     again, last = opened(tmp_path)
@@ -56,8 +59,7 @@ def test_nothing_of_a_frame_under_way_is_on_the_disk_but_its_reservation(tmp_pat
 
 def test_an_orderly_stop_seals_and_gives_back_what_is_reserved(tmp_path: Path) -> None:
     outbox, _ = opened(tmp_path)
-    for tick in range(10, 16):
-        outbox.append(PLAN, tick, b"\1")
+    append_ticks(outbox, *range(10, 16))
     outbox.finish()
     outbox.close()
     again, last = opened(tmp_path)
@@ -113,8 +115,7 @@ def test_whatever_crashes_frames_come_out_once_and_in_order(
 
 def test_what_was_drawn_waits_while_the_disk_takes_nothing_and_no_more_is_drawn(tmp_path: Path) -> None:
     outbox, _ = opened(tmp_path)
-    for tick in range(10, 13):
-        outbox.append(PLAN, tick, b"\1")
+    append_ticks(outbox, 10, 11, 12)
     with refusing(outbox):
         with pytest.raises(sqlite3.OperationalError):
             outbox.append(PLAN, 13, b"\0")

@@ -58,6 +58,13 @@ def agent(folder: Path, clock: JumpingClock, sensor: Sensor, *streams: StreamPla
     return Agent(plan, [sensor for _ in streams], system_entropy(), clock)
 
 
+def pass_time(device: Agent, clock: JumpingClock, *steps: int) -> None:
+    """Let time pass in steps, and after each the ticks come that are due."""
+    for step in steps:
+        clock.now += step
+        device._ticker.catch_up()
+
+
 def symbols(device: Agent, version: int) -> dict[int, int]:
     """Symbols to leave under a version, which tells the stream: tick and symbol."""
     frames = [frame for frame in symbol_frames(device._outbox) if frame.policy_version == version]
@@ -68,9 +75,7 @@ def test_streams_of_one_sensor_get_one_reading_a_tick(tmp_path: Path) -> None:
     """Readings change whenever the sensor is asked; both streams say the same at every tick all the same."""
     clock, sensor = JumpingClock(1000 * SECOND), Counted(lambda reads: float(reads % 3 == 0))
     device = agent(tmp_path, clock, sensor, ONE, TWO)
-    for _ in range(60):
-        clock.now += SECOND
-        device._ticker.catch_up()
+    pass_time(device, clock, *[SECOND] * 60)
     device._ticker.close_frames()
     assert sensor.reads == 60
     assert len(symbols(device, 1)) == 60
@@ -85,8 +90,7 @@ def test_a_line_of_standard_input_is_for_all_streams(tmp_path: Path) -> None:
     for tick in range(40):
         os.write(writer, b"1\n" if tick % 5 == 2 else b"0\n")
         wait_until(lambda: shared._update.reading is not None)
-        clock.now += SECOND
-        device._ticker.catch_up()
+        pass_time(device, clock, SECOND)
     os.close(writer)
     expected = {1001 + tick: int(tick % 5 == 2) for tick in range(40)}
     assert symbols(device, 1) == symbols(device, 2) == expected
@@ -101,8 +105,7 @@ def test_a_new_stream_remembers_the_state_that_hysteresis_holds(tmp_path: Path) 
     for tick in range(6):
         if tick == 2:
             device._ticker.switch([first, two], lambda: None)
-        clock.now += SECOND
-        device._ticker.catch_up()
+        pass_time(device, clock, SECOND)
     assert list(symbols(device, 1).values()) == [1] * 6
     assert list(symbols(device, 2).values()) == [1] * 4
 
@@ -111,16 +114,13 @@ def test_no_tick_has_an_old_table_of_one_stream_and_a_new_one_of_another(tmp_pat
     """One stream is a tick ahead when a document comes: the other leaves that tick out, and both go on together."""
     clock = JumpingClock(1000 * SECOND)
     device = agent(tmp_path, clock, Counted(float), ONE, TWO)
-    clock.now += SECOND
-    device._ticker.catch_up()
+    pass_time(device, clock, SECOND)
     clock.now += SECOND
     ahead, behind = device._ticker.streams
     device._ticker._tick(ahead)
     assert (ahead.next_tick, behind.next_tick) == (1003, 1002)
     device._ticker.switch([replace(ONE, version=3), replace(TWO, version=4)], lambda: None)
-    for step in (0, SECOND * 9 // 10, SECOND // 10):
-        clock.now += step
-        device._ticker.catch_up()
+    pass_time(device, clock, 0, SECOND * 9 // 10, SECOND // 10)
     ticks = {version: sorted(symbols(device, version)) for version in (1, 2, 3, 4)}
     assert ticks == {1: [1001, 1002], 2: [1001], 3: [1003], 4: [1003]}
 
@@ -132,9 +132,7 @@ def test_a_stream_that_ends_with_a_document_leaves_the_others_no_tick_that_it_ha
         clock.now += SECOND
         device._ticker._tick(device._ticker.streams[0])
     device._ticker.switch([replace(TWO, version=4)], lambda: None)
-    for step in (0, SECOND * 9 // 10, SECOND // 10):
-        clock.now += step
-        device._ticker.catch_up()
+    pass_time(device, clock, 0, SECOND * 9 // 10, SECOND // 10)
     ended, begun = sorted(symbols(device, 1)), sorted(symbols(device, 4))
     assert len(ended) == 2
     assert begun == [ended[-1] + 1]
@@ -144,8 +142,7 @@ def test_a_restart_does_not_put_streams_of_one_clock_apart(tmp_path: Path) -> No
     """The clock was set back behind the tick that one of them had reached."""
     clock = JumpingClock(1000 * SECOND)
     device = agent(tmp_path, clock, Counted(float), ONE, TWO)
-    clock.now += SECOND
-    device._ticker.catch_up()
+    pass_time(device, clock, SECOND)
     clock.now += SECOND
     device._ticker._tick(device._ticker.streams[0])
     device._ticker.finish()

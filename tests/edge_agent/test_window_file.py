@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class Device:
         **changes: Any,
     ) -> None:
         folder.mkdir(exist_ok=True)
+        self._restarted = partial(Device, folder, *windows, readings=readings, seed=seed, keeping=keeping, **changes)
         self.plan = stream_plan(windows=windows, **{"frame_ticks": 1, **changes})
         self.outbox = Outbox(folder / "outbox.sqlite", "home", "watch", keeping)
         self.clock = JumpingClock((at - 1) * SECOND)  # no tick comes earlier than a period after the start
@@ -73,6 +75,11 @@ class Device:
     def killed(self) -> None:
         """End without a word: what is in memory is gone."""
         self.outbox._db.close()
+
+    def restarted(self, at: int) -> Device:
+        """Kill the agent, and start another one before tick `at`."""
+        self.killed()
+        return self._restarted(at=at)
 
     def frames(self) -> list[tuple[int, int, tuple[int, ...]]]:
         return [(frame.index, frame.observed, frame.counts) for frame in window_frames(self.outbox)]
@@ -102,21 +109,16 @@ def test_a_window_under_way_goes_on_after_a_kill_with_what_its_last_quarter_had(
     """Ticks 0 to 19 are in its record; 20 to 24 were counted in memory only, and 25 to 29 never came."""
     device = Device(tmp_path, HOUR, **more)
     device.tick(*range(25))
-    device.killed()
-    device = Device(tmp_path, HOUR, at=30, **more)
+    device = device.restarted(30)
     device.tick(*range(30, 81))
     assert device.frames() == [(0, 30, (15,)), (1, 40, (20,))]
 
 
-def test_a_second_kill_loses_no_more_than_since_the_last_quarter(device: Device, tmp_path: Path) -> None:
+def test_a_second_kill_loses_no_more_than_since_the_last_quarter(device: Device) -> None:
     device.tick(*range(12))
-    device.killed()
-    for begin, end in ((12, 15), (15, 21), (21, 29)):
-        device = Device(tmp_path, HOUR, at=begin)
+    for begin, end in ((12, 15), (15, 21), (21, 29), (29, 40)):
+        device = device.restarted(begin)
         device.tick(*range(begin, end))
-        device.killed()
-    device = Device(tmp_path, HOUR, at=29)
-    device.tick(*range(29, 40))
     observed = [*range(10), *range(15, 20), *range(29, 40)]  # 0-9, then 15-19 on top of it, then 29-39
     assert device.frames() == [(0, len(observed), (sum(tick % 2 for tick in observed),))]
 
@@ -125,8 +127,7 @@ def test_overlapping_windows_and_histograms_go_on_side_by_side(tmp_path: Path) -
     bars = window_plan(name="bars", length=12, stride=4, counts=2, places=(0, 1))
     device = Device(tmp_path, HOUR, bars)
     device.tick(*range(31))
-    device.killed()
-    device = Device(tmp_path, HOUR, bars, at=31)
+    device = device.restarted(31)
     device.tick(*range(31, 44))
     frames = {(frame.window, frame.index): frame for frame in window_frames(device.outbox)}
     assert frames["high", 0].observed == 39, "tick 30 came after the third quarter"
@@ -139,9 +140,8 @@ def test_noise_is_drawn_once_a_window_however_often_the_agent_starts(tmp_path: P
     """The difference of record and release is what was counted in between: it is the same noise."""
     device = Device(tmp_path, window_plan(length=40, **NOISY))
     device.tick(*range(20))
-    device.killed()
     ((record,),) = stored_records(tmp_path, device.plan).values()
-    device = Device(tmp_path, window_plan(length=40, **NOISY), at=20)
+    device = device.restarted(20)
     device.tick(*range(20, 40))
     ((index, observed, counts),) = device.frames()
     assert (index, observed, counts[0] - record.counts[0]) == (0, 40, 10)
@@ -224,9 +224,8 @@ def test_a_record_that_was_put_back_sends_no_second_count(device: Device, tmp_pa
     shutil.copy(tmp_path / "outbox.sqlite.windows", tmp_path / "copy")
     device.tick(*range(20, 40))
     released = device.frames()
-    device.killed()
     shutil.copy(tmp_path / "copy", tmp_path / "outbox.sqlite.windows")
-    device = Device(tmp_path, HOUR, at=40)
+    device = device.restarted(40)
     assert device.ticker.streams[0].counters[0].counts == {}
     device.tick(*range(40, 81))
     assert device.frames() == [*released, (1, 40, (20,))]
@@ -236,9 +235,8 @@ def test_a_record_put_back_before_its_window_was_sent_counts_no_tick_twice(devic
     device.tick(*range(10))
     shutil.copy(tmp_path / "outbox.sqlite.windows", tmp_path / "copy")
     device.tick(*range(10, 25))
-    device.killed()
     shutil.copy(tmp_path / "copy", tmp_path / "outbox.sqlite.windows")
-    device = Device(tmp_path, HOUR, at=25)
+    device = device.restarted(25)
     device.tick(*range(25, 40))
     assert device.frames() == [(0, 25, (13,))]
 
@@ -261,8 +259,7 @@ def test_a_window_whose_last_tick_comes_first_after_a_restart_is_sent_and_one_la
     for name, at in (("in time", 39), ("late", 40)):
         device = Device(tmp_path / name, HOUR)
         device.tick(*range(30))
-        device.killed()
-        device = Device(tmp_path / name, HOUR, at=at)
+        device = device.restarted(at)
         device.tick(*range(at, 45))
         assert device.frames() == ([(0, 31, (16,))] if at == 39 else [])
 
@@ -303,8 +300,7 @@ def test_after_a_clock_that_was_set_no_record_of_before_goes_on(tmp_path: Path) 
     """The numbers of the ticks mean other moments then."""
     device = Device(tmp_path, window_plan(length=4000, stride=4000))
     device.tick(*range(1990, 2005))
-    device.killed()
-    device = Device(tmp_path, window_plan(length=4000, stride=4000), at=100)
+    device = device.restarted(100)
     device.tick(*range(100, 200))
     assert device.outbox.shift("hr")[0] > 0
     assert device.ticker.streams[0].counters[0].counts == {}
@@ -316,9 +312,8 @@ def test_a_baselines_mean_is_in_no_record_and_its_first_ticks_are_in_no_count(tm
     for name, readings in (("a", (0.5, 1.5)), ("b", (0.9, 1.1))):
         device = Device(tmp_path / name, HOUR, readings=readings, discretiser=discretiser, seed=5)
         device.tick(*range(25))
-        device.killed()
         files.append((tmp_path / name / "outbox.sqlite.windows").read_bytes()[16:])
-        device = Device(tmp_path / name, HOUR, at=25, readings=readings, discretiser=discretiser, seed=5)
+        device = device.restarted(25)
         device.tick(*range(25, 40))
         ((_, observed, _),) = device.frames()
         assert observed == (20 - 8) + (15 - 8)

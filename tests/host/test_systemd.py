@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+import pytest
+
 from fugu.host.process import Notifier
 
 
@@ -27,8 +29,12 @@ def heard(listening: socket.socket) -> list[bytes]:
             return messages
 
 
-def test_a_service_says_that_it_is_ready_alive_and_stopping(tmp_path: Path) -> None:
-    path = str(tmp_path / "notify")
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "notify")
+
+
+def test_a_service_says_that_it_is_ready_alive_and_stopping(path: str) -> None:
     with manager(path) as listening:
         notifier = Notifier.of_process({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "7"}, pid=7)
         notifier.ready()
@@ -37,8 +43,7 @@ def test_a_service_says_that_it_is_ready_alive_and_stopping(tmp_path: Path) -> N
         assert heard(listening) == [b"READY=1", b"WATCHDOG=1", b"STOPPING=1"]
 
 
-def test_signs_of_life_come_three_times_in_the_watchdog_s_time(tmp_path: Path) -> None:
-    path = str(tmp_path / "notify")
+def test_signs_of_life_come_three_times_in_the_watchdog_s_time(path: str) -> None:
     with manager(path) as listening:
         notifier = Notifier(path, 60.0)
         for second in range(120):
@@ -55,8 +60,7 @@ def test_an_abstract_socket(tmp_path: Path) -> None:
         assert heard(listening) == [b"READY=1"]
 
 
-def test_the_watchdog_of_another_process_or_none_is_not_fed(tmp_path: Path) -> None:
-    path = str(tmp_path / "notify")
+def test_the_watchdog_of_another_process_or_none_is_not_fed(path: str) -> None:
     with manager(path) as listening:
         for extra in ({"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "8"}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "-5"}):
             notifier = Notifier.of_process({"NOTIFY_SOCKET": path, **extra}, pid=7)
@@ -66,8 +70,7 @@ def test_the_watchdog_of_another_process_or_none_is_not_fed(tmp_path: Path) -> N
         assert heard(listening) == [b"WATCHDOG=1"]
 
 
-def test_without_a_manager_or_with_a_dead_one_nothing_happens(tmp_path: Path) -> None:
-    path = str(tmp_path / "gone")
+def test_without_a_manager_or_with_a_dead_one_nothing_happens(path: str) -> None:
     manager(path).close()
     for environment in ({}, {"NOTIFY_SOCKET": path}, {"NOTIFY_SOCKET": "vsock:2:1"}, {"NOTIFY_SOCKET": ""}):
         notifier = Notifier.of_process({**environment, "WATCHDOG_USEC": "1000"})
@@ -76,8 +79,7 @@ def test_without_a_manager_or_with_a_dead_one_nothing_happens(tmp_path: Path) ->
         notifier.stopping()
 
 
-def test_a_manager_that_does_not_listen_never_blocks_the_service(tmp_path: Path) -> None:
-    path = str(tmp_path / "notify")
+def test_a_manager_that_does_not_listen_never_blocks_the_service(path: str) -> None:
     with manager(path) as listening:
         notifier = Notifier(path, 1.0)
         for second in range(10_000):

@@ -72,6 +72,10 @@ class Device:
         self.ticks.finish()
         self.outbox.close()
 
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
     def run(self, seconds: float, step: float = 0.25) -> None:
         for _ in range(round(seconds / step)):
             self.clocks.pass_us(round(step * SECOND))
