@@ -206,7 +206,7 @@ def _listens(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A loopback port that nobody uses.
+    """A port that nobody uses on any address of this machine.
 
     It is none of those that the system gives to connections that go out (32768 and above on Linux), nor one of Ray's
     (up to 19999). Nor is it one that another worker of the tests is given, nor one that this process had lately. Who is
@@ -215,5 +215,5 @@ def free_port() -> int:
     while True:
         port = next(_PORTS)
         with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+            probe.bind(("", port))  # also none of a node of Ray, at 127.0.0.2
             return port
