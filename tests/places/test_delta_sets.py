@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Bools, Ints
-from fugu.contract.measurement import RATIO_BITS
 from fugu.places.graphs import GraphError, complete, delta_set, edge_list, lattice, restrict, surrogates
 from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.noise import floor_exp
@@ -16,7 +15,7 @@ from fugu.places.protection import Protection, degree_of_protection, protect, pr
 from fugu.places.tables import TableError, TableWeights, build_table, check_table
 from papers.graphs import explicit
 from papers.walks import fallback_table, schedule
-from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
+from tests.support.dphmm_cases import GRAPH, VALUES, close, grid, states
 
 LINE = lattice(range(6))
 
@@ -98,7 +97,7 @@ def test_a_table_for_a_delta_set_keeps_every_promise_on_all_reachable_states(see
     check_table(table.weights, restrict(graph, possible), 1)
     inside = np.flatnonzero(possible).tolist()
     for state in inside:
-        assert any(close(table.weights, state, other) for other in inside if other != state)
+        assert any(close(table, state, other, floor_exp(1)) for other in inside if other != state)
     if np.any(values[likely] != values[likely][0]):
         degrees = degrees_of(values, protection, possible, likely)
         assert 1 not in degrees
@@ -107,12 +106,6 @@ def test_a_table_for_a_delta_set_keeps_every_promise_on_all_reachable_states(see
         assert all(likely[[i, j]].all() for i, j in edge_list(protection.graph))
         assert protection.factor < math.inf
         assert all(np.array_equal(table.weights[x], table.weights[rows[x]]) for x in inside)
-
-
-def close(weights: Ints, i: int, j: int) -> bool:
-    bound = floor_exp(1)
-    pairs = list(zip(weights[i].tolist(), weights[j].tolist(), strict=True))
-    return all(a << RATIO_BITS <= bound * b and b << RATIO_BITS <= bound * a for a, b in pairs)
 
 
 def brute_degrees(protection: Protection, values: Ints, possible: Bools, likely: Bools) -> list[int]:

@@ -15,7 +15,7 @@ from scipy.spatial import ConvexHull
 from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.hull import Hull, complete_hull, difference_hull, graph_hull
 from fugu.places.noise import boundary_points, noise_covariance, noise_error
-from papers.graphs import explicit
+from papers.graphs import explicit, within_radius
 from papers.neighbour_noise import measure
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, grid
 
@@ -178,7 +178,7 @@ def test_the_largest_gauge_is_the_largest_of_all_pairs() -> None:
 def test_capped_hulls_of_the_examples(case: str) -> None:
     side = int(case.split("x")[0]) if "x" in case else 0
     values = grid(side) if side else VALUES
-    hull = graph_hull(values, within(values)) if side else HULLS["ex5.1"][0]
+    hull = graph_hull(values, within_radius(values, 1.5)) if side else HULLS["ex5.1"][0]
     factor, error, caps = GOLDEN["capped_hull"][f"cap|{case}"]
     assert hull.largest_gauge(values) == factor
     assert math.sqrt(noise_error(hull)) == pytest.approx(error, rel=1e-12)
@@ -230,8 +230,3 @@ def test_refusals() -> None:
         noise_error(hull, 0)
     with pytest.raises(GraphError, match="lattice points"):
         boundary_points(hull.capped(complete_hull(VALUES), Fraction(3, 2)))
-
-
-def within(values: Any) -> Any:
-    """The eight neighbours of every cell."""
-    return np.abs(values[:, None] - values[None]).max(axis=2) == 1

@@ -36,10 +36,6 @@ WALK = within_radius(ROOM, 1.5) | np.eye(36, dtype=np.bool_)
 PRIOR = WALK.sum(axis=1) / WALK.sum()
 
 
-def graph_of(name: str) -> Bools:
-    return {"8nbr": within_radius(ROOM, 1.5), "trs": one_step(WALK), "cplt": complete(36)}[name]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "epsilon"), [("8nbr", 0.5), ("trs", 1.0), ("cplt", 2.0)])
 def test_golden_optima_survive_certification(name: str, epsilon: float) -> None:
@@ -48,7 +44,8 @@ def test_golden_optima_survive_certification(name: str, epsilon: float) -> None:
     fine = GOLDEN["lp_fine_outputs"][f"6|1|{name}|{epsilon}"]
     certified = GOLDEN["cem_rounding"][f"LPcert|{name}|{epsilon}|32"]
     assert raw == pytest.approx(fine[0], rel=1e-9) == certified["lp"]
-    hull = graph_hull(ROOM, graph_of(name))
+    graphs = {"8nbr": within_radius(ROOM, 1.5), "trs": one_step(WALK), "cplt": complete(36)}
+    hull = graph_hull(ROOM, graphs[name])
     table = optimal_table(hull, ROOM, states(36), epsilon, prior=PRIOR)
     ours, remapped = (math.sqrt(error) for error in estimate_error(table, ROOM, PRIOR))
     assert raw * (1.0 - 1e-9) < ours < raw * (1.0 + 1e-6)

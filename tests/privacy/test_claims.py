@@ -29,10 +29,6 @@ def flips(rho0: float, rho1: float) -> NoiseTable:
     return NoiseTable.binary(round(rho0 * SCALE), round(rho1 * SCALE))
 
 
-def stationary(transition: np.ndarray) -> np.ndarray:
-    return np.linalg.matrix_power(transition, 4096)[0]
-
-
 def random_table(generator: np.random.Generator, states: int, symbols: int) -> NoiseTable:
     while True:
         weights = generator.dirichlet(np.ones(symbols), size=states)
@@ -50,7 +46,7 @@ def test_no_adversary_on_a_binary_chain_ever_exceeds_the_loss(seed: int) -> None
     n, symbols = (6, 2) if seed % 3 else (5, 3)
     table = random_table(generator, 2, symbols)
     transition = np.array([[1 - q, q], [r, 1 - r]])
-    distribution = stationary(transition)
+    distribution = np.linalg.matrix_power(transition, 4096)[0]
     for adversary, informed in (("ignorant", False), ("informed", True)):
         worst = worst_loss(distribution, [transition] * (n - 1), emission(table), informed=informed)
         bound = loss(point(q, r), table, adversary)

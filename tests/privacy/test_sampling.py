@@ -38,11 +38,6 @@ def decimated(chains: BinaryChains, step: int) -> BinaryChains:
     return decimated_chains
 
 
-def box(bounds: tuple[float, float, float, float]) -> BinaryChains:
-    (q0, q1), (r0, r1) = sorted(bounds[:2]), sorted(bounds[2:])
-    return BinaryChains(q=(q0, q1), r=(r0, r1))
-
-
 @pytest.mark.long
 @settings(max_examples=50, deadline=None)
 @given(st.tuples(probability, probability, probability, probability), steps, st.floats(0, 1), st.floats(0, 1))
@@ -51,7 +46,8 @@ def box(bounds: tuple[float, float, float, float]) -> BinaryChains:
 def test_every_chain_of_the_box_is_covered(
     bounds: tuple[float, float, float, float], step: int, across: float, up: float
 ) -> None:
-    chains = box(bounds)
+    (q0, q1), (r0, r1) = sorted(bounds[:2]), sorted(bounds[2:])
+    chains = BinaryChains(q=(q0, q1), r=(r0, r1))
     try:
         decimate = decimated(chains, step)
     except ChainClassError:
