@@ -57,7 +57,7 @@ class _EventCandidate(NamedTuple):
     statistic: Statistic
     mechanism: Mechanism
     chain: MarkovChain
-    pair: tuple[int, int]
+    secrets: tuple[int, int]
     trials: int
 
 
@@ -95,7 +95,7 @@ def pick_event(
                     best_event = candidate
     if best_event is None:
         return Event(0.0, 0, 0, 0, None, chains[0], 0)
-    x, z = best_event.pair
+    x, z = best_event.secrets
     mechanism, trial_count = best_event.mechanism, best_event.trials
     walks = [paths(best_event.chain, mechanism, state, trial_count, generator) for state in (x, z)]
     if real_draws is not None:

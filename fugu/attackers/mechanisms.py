@@ -232,12 +232,12 @@ def release(mechanism: Mechanism, states: Ints, randomness: Simulated | Recorded
     symbols = {n: randomness.symbols(states, mechanism.sources[n]) for n in mechanism.drawn_sources}
     counts = np.zeros((len(states), len(mechanism.counts)), dtype=np.int64)
     for n, count in enumerate(mechanism.counts):
-        values = states if count.symbols is None else symbols[count.symbols]
-        values = values[:, count.first : count.first + count.length]
+        outcomes = states if count.symbols is None else symbols[count.symbols]
+        outcomes = outcomes[:, count.first : count.first + count.length]
         if count.consecutive:
             assert count.symbols is not None
-            values = values[:, :-1] * mechanism.sources[count.symbols].emission.shape[1] + values[:, 1:]
-        counts[:, n] = np.isin(values, count.members).sum(axis=1) + randomness.noise(count, len(states))
+            outcomes = outcomes[:, :-1] * mechanism.sources[count.symbols].emission.shape[1] + outcomes[:, 1:]
+        counts[:, n] = np.isin(outcomes, count.members).sum(axis=1) + randomness.noise(count, len(states))
     return Heard(symbols, counts)
 
 

@@ -32,7 +32,7 @@ from gateway.deployment.mosquitto import Account
 from gateway.releases.allowance import charged_streams, classes_of, joint_loss
 from gateway.releases.audit import Disclosure, TrustedPolicies, verify
 from gateway.releases.charges import PER_NAT, units_below
-from gateway.releases.entries import Key, Promise, Stream, together_name
+from gateway.releases.entries import AccountKey, Promise, Stream, together_name
 from gateway.releases.ledger import Ledger
 
 __all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger", "stream_loss"]
@@ -53,7 +53,7 @@ class StreamLoss(NamedTuple):
     "constant charge" or "one release".
     """
 
-    key: Key
+    key: AccountKey
     mechanism: str
     promise: Promise
     ticks: int
@@ -123,14 +123,16 @@ def audit_ledger(
     accounts = BrokerFolder.open(broker).settings.accounts if broker is not None else ()
     trusted_policies = TrustedPolicies(policies)
     audit = verify(ledger, policies=trusted_policies)
-    disclosures: dict[Key, list[Disclosure]] = defaultdict(list)
+    disclosures: dict[AccountKey, list[Disclosure]] = defaultdict(list)
     for disclosure in audit.disclosures:
         promise = (promises or {}).get(disclosure.key.audience, disclosure.promise)
         disclosures[disclosure.key].append(disclosure._replace(promise=promise))
     groups, streams = _stream_groups(audit.disclosures), list[StreamLoss]()
     all_charges: list[tuple[Disclosure, bool]] = []
     for key, stream_disclosures in sorted(disclosures.items()):
-        group = [other for stream in groups[key[:2]] for other in disclosures.get(Key(*stream, key.audience), ())]
+        group = [
+            other for stream in groups[key[:2]] for other in disclosures.get(AccountKey(*stream, key.audience), ())
+        ]
         raised_charges = [_raised_charge(disclosure, group, history) for disclosure in stream_disclosures]
         losses = ((stream_loss(disclosure), leaks) for disclosure, leaks in raised_charges)
         final_losses = (loss._replace(epsilon=_with_slack(loss.epsilon, loss.promise, leaks)) for loss, leaks in losses)

@@ -285,7 +285,7 @@ def initialise(fleet: str, folder: Path, terms: Mapping[str, tuple[int, int, str
     """
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(terms[role][1])] for role in ROLES}
     roles = {role: Role(keys=tuple(map(name_of, keys[role])), threshold=terms[role][0]) for role in ROLES}
-    root = _sign_root(_make_root(fleet, 1, roles, _publics(chain.from_iterable(keys.values()))), keys["root"])
+    root = _sign_root(_make_root(fleet, 1, roles, _public_keys(chain.from_iterable(keys.values()))), keys["root"])
     root.trust()
     new_folder(folder, private=True)
     for role in ROLES:
@@ -331,7 +331,7 @@ def rotate(
         keys=(*lasting_names, *map(name_of, new_keys)),
         threshold=roles[role].threshold if threshold is None else threshold,
     )
-    new_document = _make_root(document.fleet, document.version + 1, roles, document.keys | _publics(new_keys))
+    new_document = _make_root(document.fleet, document.version + 1, roles, document.keys | _public_keys(new_keys))
     root_keys = new_keys if role == "root" else []
     root = _sign_root(new_document, _signing_keys(document, new_document, files, root_keys, passphrases))
     old_root.trust().judge(encode_roots([root.payload]), "root", 0)
@@ -387,7 +387,7 @@ def _sign_root(document: RootDocument, root_keys: list[Ed25519PrivateKey]) -> Ro
     return Root(document, sign("root", write_document(document), root_keys).encode())
 
 
-def _publics(keys: Iterable[Ed25519PrivateKey]) -> dict[str, str]:
+def _public_keys(keys: Iterable[Ed25519PrivateKey]) -> dict[str, str]:
     return {name_of(key): key.public_key().public_bytes_raw().hex() for key in keys}
 
 

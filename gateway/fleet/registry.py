@@ -461,15 +461,15 @@ def _group_names(groups: Iterable[str]) -> list[str]:
     return sorted({check_name(group, "group") for group in groups})
 
 
-def _document_of(row: Any) -> Document:
-    version, kind, name, *fields = row
-    return Document(version, Target(kind, name), *fields)
+def _document_of(document_row: Any) -> Document:
+    version, kind, name, *columns = document_row
+    return Document(version, Target(kind, name), *columns)
 
 
-def _device_of(row: Any) -> Device:
-    name, groups, last_seen_us, online, outbox_depth, codes, agent_version = row[:7]
-    version, since_us, published = row[7:10]
-    in_force, answered_version, outcome, reason, answered_us, stale = row[10:16]
+def _device_of(device_row: Any) -> Device:
+    name, groups, last_seen_us, online, outbox_depth, codes, agent_version = device_row[:7]
+    version, since_us, published = device_row[7:10]
+    in_force, answered_version, outcome, reason, answered_us, stale = device_row[10:16]
     return Device(
         *(name, frozenset(groups.split(",") if groups else ()), last_seen_us, bool(online)),
         *(outbox_depth, codes, agent_version),

@@ -98,7 +98,7 @@ class FleetService(Part):
         self._reports: dict[str, tuple[PolicyStatus, int]] = {}
         self._version_of_digest: dict[bytes, int] = {}
         self._in_flight: dict[int, tuple[str, int]] = {}
-        self._answers: deque[tuple[int, bool]] = deque()
+        self._acknowledgements: deque[tuple[int, bool]] = deque()
         self._acknowledged_versions: list[tuple[str, int]] = []
         self._not_before: dict[str, float] = {}
         self.connections = self._listening_to = self._root_sent_to = 0
@@ -111,7 +111,7 @@ class FleetService(Part):
         operator.subscriptions = (topic_of("policy_set", fleet, "+"),)
         operator.on_connected = self._operator_connected
         operator.on_message = self._note_held
-        operator.on_published = lambda message_id, accepted: self._answers.append((message_id, accepted))
+        operator.on_published = lambda message_id, accepted: self._acknowledgements.append((message_id, accepted))
 
     def start(self) -> None:
         """Connect as the operator, in the background; a `LinkError` if TLS or password files cannot be read."""
@@ -198,8 +198,8 @@ class FleetService(Part):
 
     def _write_arrivals(self) -> None:
         """Write acknowledgements, statuses and answers since the last step into the registry."""
-        while self._answers:
-            message_id, accepted = self._answers.popleft()
+        while self._acknowledgements:
+            message_id, accepted = self._acknowledgements.popleft()
             device_version = self._in_flight.pop(message_id, None)
             if device_version is not None and accepted:
                 self._acknowledged_versions.append(device_version)

@@ -50,7 +50,7 @@ from gateway.releases.allowance import (
 from gateway.releases.charges import ChargedTicks, charges_beside, clip, first_peak, nats, peak, summed, units_above
 from gateway.releases.entries import (
     SITE,
-    Key,
+    AccountKey,
     Promise,
     Stream,
     digest,
@@ -270,7 +270,7 @@ def _answer_problem(
         return f"is about {frame.observed} ticks, and its sums are about {ticks}"
     if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
         return "its noise is not of the scale that its sums have"
-    for sums, counts in zip(noisy.inputs.parts, noisy.counts, strict=True):
+    for sums, counts in zip(noisy.inputs.tallies, noisy.counts, strict=True):
         count, size = noise_totals.get(noisy.own_scale, (0, 0))
         noise_totals[noisy.own_scale] = count + sums.counts.size, size + int(abs(counts.counts - sums.counts).sum())
     return _basis_problem(entry, charges, question, policies) or _charge_problem(entry, charges, noisy, policies)
@@ -318,8 +318,8 @@ def _charge_problem(
     """
     if entry["audience"] == SITE or entry["mechanism"] in ALONE:
         return ""
-    spread = float_up(sensitivity(noisy.inputs.parts) / noisy.own_scale)
-    dues = {part.table: units_above(charge(part.table, spread)) for part in noisy.counts}
+    spread = float_up(sensitivity(noisy.inputs.tallies) / noisy.own_scale)
+    dues = {tally.table: units_above(charge(tally.table, spread)) for tally in noisy.counts}
     for device, units in charges.items():
         if not units:
             continue
@@ -329,7 +329,7 @@ def _charge_problem(
             return f"{device} is charged {nats(units):.12g}, and its noise {nats(max(own_dues)):.12g}"
     length = entry["last"] - entry["first"] + 1
     for due in set(dues.values()):
-        ticks = sum(part.ticks for part in noisy.counts if dues[part.table] >= due)
+        ticks = sum(tally.ticks for tally in noisy.counts if dues[tally.table] >= due)
         payers = sum(units >= due * (1 - TOLERANCE) for units in charges.values())
         if ticks > length * payers:
             return f"sums {ticks} ticks that cost {nats(due):.12g} or more, and {payers} devices are charged as much"
@@ -355,7 +355,7 @@ class Disclosure(NamedTuple):
         shifted: whether the device's clock was ever set.
     """
 
-    key: Key
+    key: AccountKey
     mechanism: str
     promise: Promise
     period_us: int
@@ -381,7 +381,7 @@ class Audit(NamedTuple):
 
 @dataclass
 class _Account:
-    key: Key
+    key: AccountKey
     mechanism: str
     allowance: int = 0
     base: int = 0
@@ -448,7 +448,7 @@ def verify(
 
 def replay_ledger(rows: LedgerRows, payloads: Mapping[int, bytes], policies: TrustedPolicies) -> Audit:
     """Audit accounts, charges and allowances only: nothing is computed from sums and noise."""
-    accounts = {row[0]: _Account(Key(*row[1:4]), row[6]) for row in rows.accounts()}
+    accounts = {row[0]: _Account(AccountKey(*row[1:4]), row[6]) for row in rows.accounts()}
     problems = _replay(rows, accounts, policies)
     problems += _compare_accounts(rows, accounts)
     for entry_number, payload in payloads.items():
@@ -492,7 +492,7 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
                 problems += [] if entry["reason"] else [f"entry {number}: charges nothing and does not say why"]
             if units == 0 and audience == SITE:
                 continue
-            account = by_key.get(Key(device, stream, audience))
+            account = by_key.get(AccountKey(device, stream, audience))
             if account is None:
                 problems.append(f"entry {number}: {device}/{stream}, audience {audience}: has no account")
                 continue
@@ -578,14 +578,14 @@ class _StreamsTogether:
         """Apply the changes recorded after an entry."""
         self._group_names |= dict(self._changes.pop(entry_number, []))
 
-    def members(self, key: Key) -> set[Stream]:
+    def members(self, key: AccountKey) -> set[Stream]:
         """The streams that share charges with a key's stream, and that stream itself."""
         group_name = self._group_names.get(key[:2])
         return {key[:2]} | {stream for stream, other_name in self._group_names.items() if other_name == group_name}
 
-    def other_accounts(self, key: Key) -> list[_Account]:
+    def other_accounts(self, key: AccountKey) -> list[_Account]:
         """The accounts of the streams that share charges with a key's stream, without the key's own."""
-        other_keys = [Key(*stream, key.audience) for stream in sorted(self.members(key) - {key[:2]})]
+        other_keys = [AccountKey(*stream, key.audience) for stream in sorted(self.members(key) - {key[:2]})]
         return [self._accounts[key] for key in other_keys if key in self._accounts]
 
 

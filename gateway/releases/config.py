@@ -32,7 +32,7 @@ from fugu.privacy.chain_class import ChainClassError, ListedChains
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.charges import units_above
-from gateway.releases.entries import NO_PAST, SITE, Key, Past, Promise, Stream
+from gateway.releases.entries import NO_PAST, SITE, AccountKey, Past, Promise, Stream
 
 __all__ = ["Audience", "Bound", "Matrices", "Reader", "ReleaseConfig", "Scheduled", "load_readers"]
 
@@ -252,7 +252,7 @@ class Reader(Document):
         self,
         config: ReleaseConfig,
         catalogue: Catalogue,
-        exclusive_keys: Collection[Key] = (),
+        exclusive_keys: Collection[AccountKey] = (),
         past: Callable[[Iterable[Stream]], Past] = lambda _streams: NO_PAST,
     ) -> list[Bound]:
         """Bound what the reader may be told about each stream. FuguError, one line, if a bound is above its limit.

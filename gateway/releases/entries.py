@@ -32,10 +32,10 @@ __all__ = [
     "NO_PAST",
     "SITE",
     "Account",
+    "AccountKey",
     "Allowance",
     "Content",
     "Entry",
-    "Key",
     "LouderTicks",
     "Past",
     "Promise",
@@ -96,7 +96,7 @@ CHARGED_BEFORE = "counted by devices: the base of their accounts holds it"
 State = Literal["reserved", "published", "abandoned"]
 
 
-class Key(NamedTuple):
+class AccountKey(NamedTuple):
     """The key of an account: a stream of a device, and an audience."""
 
     device: str
@@ -149,7 +149,7 @@ class Allowance(NamedTuple):
         chains: the classes of chains.
     """
 
-    key: Key
+    key: AccountKey
     allowance: int
     base: int
     promise: Promise
@@ -182,7 +182,7 @@ class Account(NamedTuple):
         spent_together: the largest charge to a tick by releases about all these streams, without the base.
     """
 
-    key: Key
+    key: AccountKey
     allowance: int
     base: int
     spent: int
@@ -300,7 +300,7 @@ def uncharged_problem(audience: str, topic: str, charges: Iterable[int], noise: 
     return ""
 
 
-def standing_problem(key: Key, allowance: int, base: int) -> str:
+def standing_problem(key: AccountKey, allowance: int, base: int) -> str:
     """The reason why nothing can be released of a stream to an audience, with what to change, or ''."""
     if base <= allowance:
         return ""

@@ -139,12 +139,12 @@ class Addend(NamedTuple):
         return [*(column.tolist() for column in self[:3]), self.ticks]
 
 
-def symbols_addend(query: Query, parts: Sequence[Tally], scale: Fraction) -> Addend:
+def symbols_addend(query: Query, tallies: Sequence[Tally], scale: Fraction) -> Addend:
     """The answer of noisy counts of symbols; `scale` is the scale of their noise."""
     addends = []
-    for part in parts:
-        variances = symbols_variances(query, {part.table: part.ticks}, scale)
-        addends.append(Addend(values_of(query, part), variances, weights_of(query, part.table).steps, part.ticks))
+    for tally in tallies:
+        variances = symbols_variances(query, {tally.table: tally.ticks}, scale)
+        addends.append(Addend(values_of(query, tally), variances, weights_of(query, tally.table).steps, tally.ticks))
     return sum_addends(addends)
 
 
@@ -209,7 +209,7 @@ class Inputs(NamedTuple):
     windows_scale: Fraction | None
 
     @property
-    def parts(self) -> tuple[Tally, ...]:
+    def tallies(self) -> tuple[Tally, ...]:
         """All counts of symbols: these get noise."""
         return self.symbols + self.beside
 
@@ -218,15 +218,15 @@ class Inputs(NamedTuple):
         """The kind of noise: the gateway's own, that of device windows, or both."""
         if self.windows_scale is None:
             return "discrete-laplace"
-        return "mixed" if self.parts else "device-windows"
+        return "mixed" if self.tallies else "device-windows"
 
     def largest_scale(self, own: Fraction) -> Fraction:
         """The largest scale of all noise, if counts of symbols get noise of scale `own`."""
-        return max([*([own] if self.parts else []), *([] if self.windows_scale is None else [self.windows_scale])])
+        return max([*([own] if self.tallies else []), *([] if self.windows_scale is None else [self.windows_scale])])
 
 
 class NoisyInputs(NamedTuple):
-    """Inputs with noise: `counts` are `inputs.parts` with noise of scale `own_scale`."""
+    """Inputs with noise: `counts` are `inputs.tallies` with noise of scale `own_scale`."""
 
     inputs: Inputs
     own_scale: Fraction
@@ -238,7 +238,7 @@ class NoisyInputs(NamedTuple):
         scale, symbol_count = self.own_scale, len(self.inputs.symbols)
         symbols, beside_counts = self.counts[:symbol_count], self.counts[symbol_count:]
         if windows is None and doubled is None:
-            return estimate(query, symbols, scale, confidence), sum(part.ticks for part in symbols)
+            return estimate(query, symbols, scale, confidence), sum(tally.ticks for tally in symbols)
         addends = [] if windows is None else [windows]
         if doubled is not None:
             addends.append(weighted_mean(doubled, symbols_addend(query, beside_counts, scale)))
@@ -252,17 +252,17 @@ class NoisyInputs(NamedTuple):
     def document(self) -> dict[str, Any]:
         """The counts before noise, the noise and the answers as plain values, for JSON; empty fields are left out."""
         symbol_count = len(self.inputs.symbols)
-        parts = [
+        tallies = [
             [digest(canonical_table(sums.table)), sums.ticks, sums.steps, sums.counts.tolist(), noise.tolist()]
-            for sums, counts in zip(self.inputs.parts, self.counts, strict=True)
+            for sums, counts in zip(self.inputs.tallies, self.counts, strict=True)
             for noise in [counts.counts - sums.counts]
         ]
         _, _, windows, doubled, windows_scale = self.inputs
         fields = {
-            "beside": parts[symbol_count:],
+            "beside": tallies[symbol_count:],
             "doubled": doubled and doubled.document(),
-            "scale": parts and str(self.own_scale),
-            "symbols": parts[:symbol_count],
+            "scale": tallies and str(self.own_scale),
+            "symbols": tallies[:symbol_count],
             "windows": windows and windows.document(),
             "windows_scale": windows_scale and str(windows_scale),
         }
@@ -271,12 +271,12 @@ class NoisyInputs(NamedTuple):
     @classmethod
     def read(cls, document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> NoisyInputs:
         """Read a `document`, with tables by digest. ArithmeticError, KeyError, TypeError or ValueError for others."""
-        symbol_pairs, beside_pairs = (_read_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
+        symbol_pairs, beside_pairs = (_read_tallies(document.get(name, ()), tables) for name in ("symbols", "beside"))
         windows, doubled = (_read_addend(document.get(name)) for name in ("windows", "doubled"))
         windows_scale = _read_scale(document["windows_scale"]) if "windows_scale" in document else None
-        symbol_sums, beside_sums = (tuple(part for part, _ in parts) for parts in (symbol_pairs, beside_pairs))
+        symbol_sums, beside_sums = (tuple(tally for tally, _ in tallies) for tallies in (symbol_pairs, beside_pairs))
         inputs = Inputs(symbol_sums, beside_sums, windows, doubled, windows_scale)
-        if not inputs.parts and windows is None:
+        if not inputs.tallies and windows is None:
             raise ValueError("there is nothing in it")
         counts = tuple(noisy for _, noisy in (*symbol_pairs, *beside_pairs))
         return NoisyInputs(inputs, _read_scale(document["scale"]) if counts else Fraction(1), counts)
@@ -297,15 +297,15 @@ def _read_addend(columns: Sequence[Any] | None) -> Addend | None:
     return Addend(values, variances, steps, columns[3])
 
 
-def _read_parts(part_columns: Sequence[Any], tables: Mapping[str, NoiseTable]) -> list[tuple[Tally, Tally]]:
-    """Read parts of a `NoisyInputs.document`: each before noise, and with noise."""
+def _read_tallies(tally_columns: Sequence[Any], tables: Mapping[str, NoiseTable]) -> list[tuple[Tally, Tally]]:
+    """Read the tallies of a `NoisyInputs.document`: each before noise, and with noise."""
     pairs = []
-    for table_digest, ticks, steps, counts, noise in part_columns:
+    for table_digest, ticks, steps, counts, noise in tally_columns:
         sums, noises = np.array(counts, dtype=np.int64), np.array(noise, dtype=np.int64)
         if sums.shape != noises.shape:
             raise ValueError("a sum has no noise")
-        part = Tally(tables[table_digest], ticks, steps, sums)
-        pairs.append((part, part._replace(counts=sums + noises)))
+        tally = Tally(tables[table_digest], ticks, steps, sums)
+        pairs.append((tally, tally._replace(counts=sums + noises)))
     return pairs
 
 

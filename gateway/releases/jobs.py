@@ -25,8 +25,8 @@ from gateway.releases.config import Audience, Matrices, ReleaseConfig, Scheduled
 from gateway.releases.entries import (
     NO_PAST,
     SITE,
+    AccountKey,
     Allowance,
-    Key,
     Past,
     Stream,
     named_streams,
@@ -379,7 +379,7 @@ def allowances(
     allowances: list[Allowance] = []
     impossible: dict[str, str] = {}
     for (device, stream, audience_name, mechanism), askers in sorted(askers_of.items()):
-        key, asker_names = Key(device, stream, audience_name), [asker for asker, _ in askers]
+        key, asker_names = AccountKey(device, stream, audience_name), [asker for asker, _ in askers]
         audience = config.audiences[audience_name]
         streams = sorted(groups.get((device, stream), [(device, stream)]))
         members = {member: versions for member in streams if (versions := catalogue.charged_policies(*member))}

@@ -28,10 +28,10 @@ from gateway.releases.charges import ChargedTicks, charges_beside, clip, last_ab
 from gateway.releases.entries import (
     SITE,
     Account,
+    AccountKey,
     Allowance,
     Content,
     Entry,
-    Key,
     LouderTicks,
     Promise,
     Release,
@@ -184,16 +184,16 @@ class Ledger:
                 )
                 terms_by_key[grant.key] = [account, *terms]
 
-    def _newest_allowances(self) -> dict[Key, list[Any]]:
+    def _newest_allowances(self) -> dict[AccountKey, list[Any]]:
         """The id of each account, by its key, followed by the terms of its newest row of the table `allowances`."""
         query = (
             "SELECT device, stream, audience, accounts.id, accounts.allowance, accounts.base, epsilon, adversary, "
             "seconds, period_us, accounts.mechanism, class FROM accounts JOIN allowances ON account=accounts.id "
             "WHERE serial=(SELECT MAX(serial) FROM allowances WHERE account=accounts.id)"
         )
-        return {Key(*row[:3]): [*row[3:]] for row in self._db.execute(query)}
+        return {AccountKey(*row[:3]): [*row[3:]] for row in self._db.execute(query)}
 
-    def _least_used_allowance(self, key: Key, old_allowance: int, allowance: int) -> int:
+    def _least_used_allowance(self, key: AccountKey, old_allowance: int, allowance: int) -> int:
         """Return the least allowance under which an audience was told of a stream, or of a stream that moves with it.
 
         If there is none, return `allowance`. `old_allowance` is that of the stream's account, 0 without one.
@@ -344,7 +344,7 @@ class Ledger:
         row = self._row("SELECT number FROM entries WHERE name=? AND first=? LIMIT 1", name, first)
         return int(row[0]) if row else 0
 
-    def _refuse_lost_ticks(self, release: Release, key: Key, members: Iterable[Stream]) -> None:
+    def _refuse_lost_ticks(self, release: Release, key: AccountKey, members: Iterable[Stream]) -> None:
         """Refuse ticks of a device's stream, or of streams that move with it, whose charges were in a lost ledger."""
         for member in members:
             beginning, _ = self._beginning(member)
@@ -372,7 +372,7 @@ class Ledger:
         runs_near = self._runs_of_members(release, group)
         old_runs, new_runs = list[tuple[int, int]](), list[tuple[int, ...]]()
         for device, charge in release.charges.items():
-            key, shift = Key(device, release.stream, release.audience), release.shifts.get(device, 0)
+            key, shift = AccountKey(device, release.stream, release.audience), release.shifts.get(device, 0)
             book = books[key[:2]]
             if has_beginnings:
                 self._refuse_lost_ticks(release, key, book.members)
@@ -397,7 +397,7 @@ class Ledger:
         new_runs.clear()
 
     def _refuse_charge(
-        self, release: Release, key: Key, account: _AccountRow, book: _Book, runs: list[ChargedTicks]
+        self, release: Release, key: AccountKey, account: _AccountRow, book: _Book, runs: list[ChargedTicks]
     ) -> None:
         """Refuse a release if an account does not allow it; `runs` are the account's charges with the release."""
         together, other_accounts = book.together, book.other_accounts
@@ -561,14 +561,14 @@ class Ledger:
         classes = [(row[0], row[1]) for member in members for row in self._db.execute(query, member)]
         return classes, bool(self.binding.not_before_us) or any(self._beginning(member)[1] for member in members)
 
-    def classes(self, key: Key) -> str:
+    def classes(self, key: AccountKey) -> str:
         """The classes of chains, as JSON, of an account's newest allowance."""
         query = (
             "SELECT chains FROM intact_allowances JOIN classes ON class=id WHERE account=? ORDER BY serial DESC LIMIT 1"
         )
         return str(self._row(query, self._account(key).id)[0])
 
-    def louder_ticks(self, key: Key, ahead: int) -> list[LouderTicks]:
+    def louder_ticks(self, key: AccountKey, ahead: int) -> list[LouderTicks]:
         """Find ticks of a stream, or of streams that move with it, of which more was told than may be told now.
 
         `ahead` is by how much the device's tick numbers are ahead of wall ticks. The largest charges of devices whose
@@ -617,7 +617,7 @@ class Ledger:
         accounts = {device: (allowance, base) for device, allowance, base in rows}
         for device in devices:
             if device not in accounts:
-                raise _no_allowance(Key(device, stream, audience))
+                raise _no_allowance(AccountKey(device, stream, audience))
         return accounts
 
     def newest_end_us(self) -> int:
@@ -711,20 +711,20 @@ class Ledger:
         row = self._row(query + "WHERE audience=? LIMIT 1", audience)
         return None if row is None else Promise(*row)
 
-    def exclusive_keys(self) -> list[Key]:
+    def exclusive_keys(self) -> list[AccountKey]:
         """The keys of accounts that have had a release that does not compose."""
         rows = self._db.execute("SELECT device, stream, audience FROM accounts WHERE exclusive<>0 ORDER BY 1, 2, 3")
-        return list(map(Key._make, rows))
+        return list(map(AccountKey._make, rows))
 
-    def account(self, key: Key) -> Account:
+    def account(self, key: AccountKey) -> Account:
         """One account. Raises LedgerError if there is none for the key."""
         return self._accounts("WHERE id=?", self._account(key).id)[0]
 
-    def spent(self, key: Key, first: int, last: int) -> list[ChargedTicks]:
+    def spent(self, key: AccountKey, first: int, last: int) -> list[ChargedTicks]:
         """The charges of releases to ticks first..last; ticks between runs have 0. LedgerError without an account."""
         return clip(self._runs_at(self._account(key).id, first, last), first, last)
 
-    def _account(self, key: Key) -> _AccountRow:
+    def _account(self, key: AccountKey) -> _AccountRow:
         if (row := self._row(f"{_ACCOUNT} WHERE (device, stream, audience)=(?, ?, ?)", *key)) is None:
             raise _no_allowance(key)
         return _AccountRow._make(row)
@@ -736,7 +736,7 @@ class Ledger:
             f"FROM intact_accounts LEFT JOIN runs ON account=id {where} GROUP BY id ORDER BY 1, 2, 3",
             parameters,
         )
-        accounts = [Account(Key(*row[:3]), *row[3:]) for row in rows.fetchall()]
+        accounts = [Account(AccountKey(*row[:3]), *row[3:]) for row in rows.fetchall()]
         streams, audiences = [account.key[:2] for account in accounts], {account.key.audience for account in accounts}
         books = {audience: self._books(audience, streams) for audience in audiences}
         return [self._shared_account(account, books[account.key.audience][account.key[:2]]) for account in accounts]
@@ -763,7 +763,7 @@ class Ledger:
         return self._db.execute(query, parameters).fetchone()
 
 
-def _no_allowance(key: Key) -> LedgerError:
+def _no_allowance(key: AccountKey) -> LedgerError:
     return LedgerError(f"{key}: has no allowance")
 
 

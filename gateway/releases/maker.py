@@ -41,7 +41,16 @@ from gateway.releases.allowance import (
 )
 from gateway.releases.charges import PER_NAT, nats, units_above, units_below
 from gateway.releases.config import Audience
-from gateway.releases.entries import CHARGED_BEFORE, SITE, Content, Entry, Key, LouderTicks, Release, canonical_bytes
+from gateway.releases.entries import (
+    CHARGED_BEFORE,
+    SITE,
+    AccountKey,
+    Content,
+    Entry,
+    LouderTicks,
+    Release,
+    canonical_bytes,
+)
 from gateway.releases.inputs import (
     Addend,
     Inputs,
@@ -256,7 +265,7 @@ class Counts:
     """The counts of a window.
 
     Attributes:
-        tally: symbols of devices whose windows are not used.
+        symbols: symbols of devices whose windows are not used.
         beside: symbols of devices whose windows are used as well.
         windows: the windows that are used, by device.
         tables: the noise tables of the symbols that are used, by device.
@@ -265,7 +274,7 @@ class Counts:
         versions: policies of all that is counted, with the first and last tick of each.
     """
 
-    tally: SymbolCounter
+    symbols: SymbolCounter
     beside: SymbolCounter
     windows: dict[str, DeviceWindows] = field(default_factory=dict)
     tables: dict[str, set[NoiseTable]] = field(default_factory=dict)
@@ -279,8 +288,8 @@ class Counts:
         alone_addends = [window.addend for device, window in self.windows.items() if device not in self.tables]
         doubled_addends = [window.addend for device, window in self.windows.items() if device in self.tables]
         return Inputs(
-            self.tally.parts,
-            self.beside.parts,
+            self.symbols.tallies,
+            self.beside.tallies,
             sum_addends(alone_addends) if alone_addends else None,
             sum_addends(doubled_addends) if doubled_addends else None,
             max((window.scale for window in self.windows.values()), default=None),
@@ -336,7 +345,7 @@ class Maker:
         basis = self._basis(job, counts, seconds) if job.question.mechanism in ALONE else None
         inputs = counts.inputs
         scale = self._scale(job, counts, inputs, basis) if counts.tables else Fraction(1)
-        spread = float_up(sensitivity(inputs.parts) / scale)
+        spread = float_up(sensitivity(inputs.tallies) / scale)
         to_site = job.plan.audience == SITE
         promise = job.promise([self.counted_ticks(*version) for version in counts.versions] if to_site else ())
         charges = dict.fromkeys((*counts.windows, *counts.tables), 0)
@@ -366,7 +375,7 @@ class Maker:
         return self.ledger.reserve(
             release,
             lambda number: content_of(
-                job, release, promise, NoisyInputs(inputs, scale, add_noise(inputs.parts, scale, self.draw)), number
+                job, release, promise, NoisyInputs(inputs, scale, add_noise(inputs.tallies, scale, self.draw)), number
             ),
             time_us=self.now_us(),
             progress=progress,
@@ -384,7 +393,7 @@ class Maker:
         for device in release.charges:
             if max_allowance is not None and allowances[device][0] >= max_allowance:
                 continue
-            key, ahead = Key(device, job.plan.stream, job.plan.audience), release.shifts.get(device, 0)
+            key, ahead = AccountKey(device, job.plan.stream, job.plan.audience), release.shifts.get(device, 0)
             first, stretches = release.first + ahead, self.ledger.louder_ticks(key, ahead)
             if since_us:
                 stretches.append(LouderTicks(-(-since_us // job.clock.period_us) - 1 + ahead, None))
@@ -444,7 +453,7 @@ class Maker:
                 for table, symbol_row in symbols.items():
                     symbol_rows.setdefault((use_both, table), []).append(symbol_row)
         for (use_both, table), table_rows in symbol_rows.items():
-            (counts.beside if use_both else counts.tally).add(np.stack(table_rows), table)
+            (counts.beside if use_both else counts.symbols).add(np.stack(table_rows), table)
 
     def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
         """The inputs of the distribution of a device's count. FuguError if the Wasserstein mechanism cannot use it."""
@@ -475,7 +484,7 @@ class Maker:
                 if spent_seconds > seconds:
                     raise LaterError
             return WholeWindow(symbols=tuple(counts.counted.values()))
-        count = max(part.counts.size for part in counts.tally.parts)
+        count = max(tally.counts.size for tally in counts.symbols.tallies)
         return WholeWindow(moved=window_sensitivity(job.question.query.kind, count, job.plan.length))
 
     def _scale(self, job: Job, counts: Counts, inputs: Inputs, basis: WholeWindow | None) -> Fraction:
@@ -493,7 +502,7 @@ class Maker:
                 f"release {job.name}, audience {job.plan.audience}: nothing of the allowance is left beside the "
                 "windows that devices release themselves"
             )
-        return smallest_scale(set.union(*counts.tables.values()), sensitivity(inputs.parts), budget)
+        return smallest_scale(set.union(*counts.tables.values()), sensitivity(inputs.tallies), budget)
 
     def counted_ticks(self, policy: Policy, first: int, last: int) -> CountedTicks:
         """The counted ticks of a stream under one version of its policy, with the history that dates them."""
@@ -534,7 +543,7 @@ def content_of(job: Job, release: Release, promise: tuple[Audience, int], noisy:
         helper=job.helper,
         honest=job.honest,
     )
-    tables = dict.fromkeys(part.table for part in noisy.counts)
+    tables = dict.fromkeys(tally.table for tally in noisy.counts)
     return Content(
         frame.encode(),
         canonical_bytes(job.question.document()),

@@ -7,7 +7,7 @@ counts and from public numbers (how many ticks had a symbol), and from nothing e
 Sensitivities, in L1, to one symbol of one device: a count 1; a histogram 2 (one bin loses, another gains); pairs of
 consecutive symbols 4 (a symbol is in two pairs). A group's counts are sums over devices, and one person's symbols are
 of one device. So a group's sensitivity is the same, and noise is added once. Devices with different tables are counted
-apart, each table's counts with their own noise; a symbol is in one part only.
+apart, each table's counts with their own noise; a symbol is in one tally only.
 
 An interval holds every true count m that is no farther from the value than a quantile of m's error. The error is taken
 for the states that make it largest. It is that of randomised response, nearly normal, plus noise with heavier tails.
@@ -165,7 +165,7 @@ class SymbolCounter:
     """Counts the symbols of a query's window, some devices at a time."""
 
     query: Query
-    _parts: dict[NoiseTable, Tally] = field(default_factory=dict, init=False)
+    _tallies: dict[NoiseTable, Tally] = field(default_factory=dict, init=False)
 
     def add(self, symbols: Ints, table: NoiseTable) -> None:
         """Count the symbols of n consecutive ticks (..., n), a line for each device; -1 is a tick without a symbol.
@@ -179,8 +179,8 @@ class SymbolCounter:
         has_symbol = symbols != UNOBSERVED
         has_pair = has_symbol[..., 1:] & has_symbol[..., :-1]
         counts = self._counts(symbols, has_symbol, has_pair, table)
-        _, ticks, steps, total = self._parts.get(table, (table, 0, 0, np.zeros_like(counts)))
-        self._parts[table] = Tally(table, ticks + int(has_symbol.sum()), steps + int(has_pair.sum()), total + counts)
+        _, ticks, steps, total = self._tallies.get(table, (table, 0, 0, np.zeros_like(counts)))
+        self._tallies[table] = Tally(table, ticks + int(has_symbol.sum()), steps + int(has_pair.sum()), total + counts)
 
     def _counts(self, symbols: Ints, has_symbol: Bools, has_pair: Bools, table: NoiseTable) -> Ints:
         """The counts that the query needs, of symbols or pairs: (1,), (m,) or (m, m) as in `Tally`."""
@@ -195,39 +195,39 @@ class SymbolCounter:
         return np.array([histogram[rule.symbols].sum()])
 
     @property
-    def parts(self) -> tuple[Tally, ...]:
-        """The counts so far, a part for each table."""
-        return tuple(self._parts.values())
+    def tallies(self) -> tuple[Tally, ...]:
+        """The counts so far, a tally for each table."""
+        return tuple(self._tallies.values())
 
 
-def sensitivity(parts: Iterable[Tally]) -> int:
-    """The most that counts change with one symbol, in L1; a symbol is in one of the parts. 1 without parts."""
-    return max((4 if part.counts.ndim == 2 else min(len(part.counts), 2) for part in parts), default=1)
+def sensitivity(tallies: Iterable[Tally]) -> int:
+    """The most that counts change with one symbol, in L1; a symbol is in one of the tallies. 1 without tallies."""
+    return max((4 if tally.counts.ndim == 2 else min(len(tally.counts), 2) for tally in tallies), default=1)
 
 
-def add_noise(parts: tuple[Tally, ...], scale: Fraction, draw: Callable[[int], int]) -> tuple[Tally, ...]:
+def add_noise(tallies: tuple[Tally, ...], scale: Fraction, draw: Callable[[int], int]) -> tuple[Tally, ...]:
     """Add independent discrete Laplace noise to every count; draw(below) is uniform in range(below)."""
     sizes = scale.numerator, scale.denominator
-    noisy_parts = []
-    for part in parts:
-        noise = np.array([discrete_laplace(draw, *sizes) for _ in range(part.counts.size)], dtype=np.int64)
-        noisy_parts.append(part._replace(counts=part.counts + noise.reshape(part.counts.shape)))
-    return tuple(noisy_parts)
+    noisy_tallies = []
+    for tally in tallies:
+        noise = np.array([discrete_laplace(draw, *sizes) for _ in range(tally.counts.size)], dtype=np.int64)
+        noisy_tallies.append(tally._replace(counts=tally.counts + noise.reshape(tally.counts.shape)))
+    return tuple(noisy_tallies)
 
 
-def estimate(query: Query, parts: tuple[Tally, ...], scale: Fraction, confidence: float = 0.95) -> Estimates:
+def estimate(query: Query, tallies: tuple[Tally, ...], scale: Fraction, confidence: float = 0.95) -> Estimates:
     """Estimate a query's values with standard errors and intervals, from noisy counts and the scale of their noise.
 
     Raises FuguError if there are no symbols (no pairs of consecutive ones, for a dwell time).
     """
     if query.definition.pairs:
-        return dwell(query.states, parts, scale, confidence)
-    ticks = sum(part.ticks for part in parts)
+        return dwell(query.states, tallies, scale, confidence)
+    ticks = sum(tally.ticks for tally in tallies)
     if ticks == 0:
         raise FuguError("no tick of the window has a symbol")
-    columns = zip(*(_table_values(query, part, scale) for part in parts), strict=True)
+    columns = zip(*(_table_values(query, tally, scale) for tally in tallies), strict=True)
     values, variances = (np.sum(column, axis=0) for column in columns)
-    low, high = _interval_ends(query, parts, scale, values, confidence)
+    low, high = _interval_ends(query, tallies, scale, values, confidence)
     divisor = query.definition.divisor(ticks)
     return Estimates(*(column / divisor for column in (values, np.sqrt(variances), low, high)))
 
@@ -237,14 +237,14 @@ class Weights(NamedTuple):
 
     Attributes:
         amounts: (n, m) the amount that each symbol adds to each value.
-        counts: how many counts get noise: 1 if one count is enough, else m.
+        noisy_counts: how many counts get noise: 1 if one count is enough, else m.
         steps: (n,) the largest amount that a single noise of 1 adds.
         noise: (n,) the variance that noise of variance 1 on each count adds.
         spread: (n, k) the variance of the amount that a tick in each state adds.
     """
 
     amounts: Floats
-    counts: int
+    noisy_counts: int
     steps: Floats
     noise: Floats
     spread: Floats
@@ -263,33 +263,33 @@ def weights_of(query: Query, table: NoiseTable) -> Weights:
     return Weights(amounts, noises.shape[1], np.abs(noises).max(axis=1), (noises**2).sum(axis=1), spread)
 
 
-def values_of(query: Query, part: Tally) -> Floats:
+def values_of(query: Query, tally: Tally) -> Floats:
     """Unbiased estimates (n,) of how many ticks were in a query's states, from counts of symbols."""
-    rule = two_valued_weights(part.table, query.states) if len(part.counts) == 1 else None
+    rule = two_valued_weights(tally.table, query.states) if len(tally.counts) == 1 else None
     if rule is None:
-        return weights_of(query, part.table).amounts @ part.counts
-    return np.asarray(rule.a * part.counts + rule.b * part.ticks)
+        return weights_of(query, tally.table).amounts @ tally.counts
+    return np.asarray(rule.a * tally.counts + rule.b * tally.ticks)
 
 
-def _table_values(query: Query, part: Tally, scale: Fraction) -> tuple[Floats, Floats]:
+def _table_values(query: Query, tally: Tally, scale: Fraction) -> tuple[Floats, Floats]:
     """The values (n,) of one table's counts, and estimates (n,) of their variances."""
-    *_, noise, spread = weights_of(query, part.table)
-    noise, values = noise_variance(scale) * noise, values_of(query, part)
-    if len(part.counts) > 1:
-        states = _plausible_counts(inversion(part.table).inverse @ part.counts, part.ticks)
+    *_, noise, spread = weights_of(query, tally.table)
+    noise, values = noise_variance(scale) * noise, values_of(query, tally)
+    if len(tally.counts) > 1:
+        states = _plausible_counts(inversion(tally.table).inverse @ tally.counts, tally.ticks)
         return values, spread @ states + noise
-    inside = np.clip(values, 0.0, part.ticks)
+    inside = np.clip(values, 0.0, tally.ticks)
     inside_variance, outside_variance = spread[0, query.states[0]], np.delete(spread[0], query.states)[0]
-    return values, inside * inside_variance + (part.ticks - inside) * outside_variance + noise
+    return values, inside * inside_variance + (tally.ticks - inside) * outside_variance + noise
 
 
 def _interval_ends(
-    query: Query, parts: tuple[Tally, ...], scale: Fraction, values: Floats, confidence: float
+    query: Query, tallies: tuple[Tally, ...], scale: Fraction, values: Floats, confidence: float
 ) -> tuple[Floats, Floats]:
     """The ends (n,) of the intervals: the least and the largest true counts that the values do not contradict."""
-    interval_ends, ticks = [], float(sum(part.ticks for part in parts))
+    interval_ends, ticks = [], float(sum(tally.ticks for tally in tallies))
     for index, (states, value) in enumerate(zip(query.groups, values.tolist(), strict=True)):
-        error = _worst_error(query, index, states, parts, scale, confidence)
+        error = _worst_error(query, index, states, tallies, scale, confidence)
         centre = min(max(value, 0.0), ticks)
         low, high = _farthest_truth(centre, 0.0, error), _farthest_truth(centre, ticks, error)
         interval_ends.append((min(low, value), max(high, value)))
@@ -298,7 +298,7 @@ def _interval_ends(
 
 
 def _worst_error(
-    query: Query, index: int, states: tuple[int, ...], parts: tuple[Tally, ...], scale: Fraction, confidence: float
+    query: Query, index: int, states: tuple[int, ...], tallies: tuple[Tally, ...], scale: Fraction, confidence: float
 ) -> Callable[[float], float]:
     """Return a function from the number of ticks in the states at `index` to the largest error of their value.
 
@@ -306,12 +306,12 @@ def _worst_error(
     variance are filled first. The largest weight of a single noise is added to the quantile.
     """
     least_variance, step, gains = 0.0, 0.0, []
-    for part in parts:
-        *_, steps, noise, spread = weights_of(query, part.table)
+    for tally in tallies:
+        *_, steps, noise, spread = weights_of(query, tally.table)
         inside, outside = spread[index, list(states)].max(), np.delete(spread[index], states).max()
-        least_variance += part.ticks * outside + noise_variance(scale) * noise[index]
+        least_variance += tally.ticks * outside + noise_variance(scale) * noise[index]
         step = max(step, float(steps[index]))
-        gains.append((inside - outside, part.ticks))
+        gains.append((inside - outside, tally.ticks))
     gains.sort(reverse=True)
     ticks = np.cumsum([0.0, *(ticks for _, ticks in gains)])
     variances = least_variance + np.cumsum([0.0, *(gain * ticks for gain, ticks in gains)])
@@ -332,13 +332,13 @@ def _farthest_truth(centre: float, end: float, error: Callable[[float], float]) 
     return outside
 
 
-def _plausible_counts(counts: Floats, total: int) -> Floats:
+def _plausible_counts(counts: Floats, ticks: int) -> Floats:
     """Clip estimated counts at 0 and scale them to the true total, so that variances can be computed from them."""
     clipped = np.clip(counts, 0.0, None)
-    return np.asarray(clipped * (total / clipped.sum()) if clipped.sum() > 0.0 else clipped, dtype=np.float64)
+    return np.asarray(clipped * (ticks / clipped.sum()) if clipped.sum() > 0.0 else clipped, dtype=np.float64)
 
 
-def dwell(states: tuple[int, ...], parts: tuple[Tally, ...], scale: Fraction, confidence: float) -> Estimates:
+def dwell(states: tuple[int, ...], tallies: tuple[Tally, ...], scale: Fraction, confidence: float) -> Estimates:
     """Estimate how many ticks a stay in the set lasts: at least 1, and at most the number of pairs of ticks.
 
     The pairs' matrix of counts is inverted on both sides, R Y R'. The time is the number of pairs that begin in the set
@@ -347,13 +347,13 @@ def dwell(states: tuple[int, ...], parts: tuple[Tally, ...], scale: Fraction, co
 
     Source: Fieller, "Some problems in interval estimation" (1954).
     """
-    steps = sum(part.steps for part in parts)
+    steps = sum(tally.steps for tally in tallies)
     if steps == 0:
         raise FuguError("no two consecutive ticks of the window have symbols")
-    weights = [_pair_weights(states, part.table) for part in parts]
+    weights = [_pair_weights(states, tally.table) for tally in tallies]
     pair_counts = [
-        [(pair_weights * part.counts).sum() for pair_weights in table_weights]
-        for table_weights, part in zip(weights, parts, strict=True)
+        [(pair_weights * tally.counts).sum() for pair_weights in table_weights]
+        for table_weights, tally in zip(weights, tallies, strict=True)
     ]
     begin_count, leave_count = map(float, np.sum(pair_counts, axis=0))
     positive_count = min(max(begin_count, 1.0), float(steps))
@@ -363,13 +363,13 @@ def dwell(states: tuple[int, ...], parts: tuple[Tally, ...], scale: Fraction, co
     def error_of(probability: float) -> tuple[float, float]:
         """The standard error of "leave - p begin", and the largest weight of a single noise in it."""
         variance, step = 0.0, 0.0
-        for part, (begin_weights, leave_weights) in zip(parts, weights, strict=True):
+        for tally, (begin_weights, leave_weights) in zip(tallies, weights, strict=True):
             difference = leave_weights - probability * begin_weights
-            stay, change = _worst_variances_of_a_pair(difference, states, part.table)
+            stay, change = _worst_variances_of_a_pair(difference, states, tally.table)
             # Of two changes one leaves the set, but for the first of a stretch; a change is in two triples of ticks.
-            changes = min(4.0 * probability * steps + 2.0 * (part.ticks - part.steps), part.steps)
+            changes = min(4.0 * probability * steps + 2.0 * (tally.ticks - tally.steps), tally.steps)
             variance += (
-                (part.steps - changes) * stay + changes * change + noise_variance(scale) * float((difference**2).sum())
+                (tally.steps - changes) * stay + changes * change + noise_variance(scale) * float((difference**2).sum())
             )
             step = max(step, float(np.abs(difference).max()))
         return math.sqrt(variance), step

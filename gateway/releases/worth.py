@@ -28,7 +28,7 @@ from fugu.privacy.quilts import corner_chains
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import smallest_scale, window_sensitivity
 from gateway.releases.charges import nats
-from gateway.releases.entries import Allowance, Key
+from gateway.releases.entries import AccountKey, Allowance
 from gateway.releases.inputs import symbols_variances
 from gateway.releases.jobs import Job, answer_rows
 from gateway.releases.statistics import noise_variance, weights_of
@@ -66,7 +66,7 @@ def not_useful(jobs: Iterable[Job], granted: Iterable[Allowance], catalogue: Cat
     reasons: dict[str, str] = {}
     seen_inputs = set()
     for job in jobs:
-        keys = [Key(device, job.plan.stream, job.plan.audience) for device in job.question.devices]
+        keys = [AccountKey(device, job.plan.stream, job.plan.audience) for device in job.question.devices]
         kinds = kinds_of(job, catalogue)
         budget = min(free_charges.get(key, 0) for key in keys)
         inputs = job.plan.name, frozenset(kinds.items()), budget
@@ -148,12 +148,12 @@ def _noise_scale(job: Job, tables: set[NoiseTable], budget: int, length: int) ->
     """The scale of the noise on counts of symbols; `None` if no symbols are counted."""
     if not tables:
         return None
-    counts = max(weights_of(job.question.query, table).counts for table in tables)
+    noisy_counts = max(weights_of(job.question.query, table).noisy_counts for table in tables)
     if job.question.mechanism in ALONE:
-        return Fraction(window_sensitivity(job.question.query.kind, counts, length)) / Fraction(job.epsilon)
+        return Fraction(window_sensitivity(job.question.query.kind, noisy_counts, length)) / Fraction(job.epsilon)
     if job.plan.scale is not None:
         return Fraction(job.plan.scale)
-    return smallest_scale(tables, min(counts, 2), int(Fraction(job.plan.share or 0) * budget))
+    return smallest_scale(tables, min(noisy_counts, 2), int(Fraction(job.plan.share or 0) * budget))
 
 
 def _guess_error(job: Job, kinds: Counter[_DeviceKind], length: int) -> float:

@@ -20,7 +20,7 @@ from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic
 from gateway.releases.charges import nats
-from gateway.releases.entries import SITE, Key
+from gateway.releases.entries import SITE, AccountKey
 from gateway.releases.ledger import Ledger
 from gateway.store.store import Store
 from tests.support.fault_world import World
@@ -154,7 +154,7 @@ def _judge_releases(releases: dict[bytes, str], ledger: Ledger, verdict: Verdict
     for payload, frame in frames.items():
         if windows.setdefault((releases[payload], frame.first), payload) != payload:
             problems.append(f"{releases[payload]}: the window from tick {frame.first} was released twice")
-    by_key: dict[Key, list[tuple[int, int, int]]] = defaultdict(list)
+    by_key: dict[AccountKey, list[tuple[int, int, int]]] = defaultdict(list)
     for payload, frame in frames.items():
         entry = ledger.entry(frame.entry)
         if entry is None or entry.payload != payload:
@@ -164,7 +164,7 @@ def _judge_releases(releases: dict[bytes, str], ledger: Ledger, verdict: Verdict
         if frame.audience != SITE:
             problems += _uncharged(frame, charges)
             for device, units in charges.items():
-                by_key[Key(device, frame.stream, frame.audience)].append(
+                by_key[AccountKey(device, frame.stream, frame.audience)].append(
                     (frame.first + shifts[device], frame.last + shifts[device], units)
                 )
     for key, spans in by_key.items():
@@ -179,7 +179,7 @@ def _uncharged(frame: ReleaseFrame, charges: dict[str, int]) -> list[str]:
     return []
 
 
-def _under_counts(key: Key, spans: Sequence[tuple[int, int, int]], ledger: Ledger) -> list[str]:
+def _under_counts(key: AccountKey, spans: Sequence[tuple[int, int, int]], ledger: Ledger) -> list[str]:
     """Where more was published of an account's ticks than the ledger has charged; added up change by change."""
     more: dict[int, int] = defaultdict(int)
     for first, last, units in spans:

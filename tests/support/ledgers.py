@@ -11,7 +11,7 @@ from fugu.contract.chains import BoundedChains
 from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ReleaseClass
 from gateway.releases.audit import Audit, TrustedPolicies, replay_ledger
-from gateway.releases.entries import Allowance, Content, Entry, Key, Promise, Release
+from gateway.releases.entries import AccountKey, Allowance, Content, Entry, Promise, Release
 from gateway.releases.ledger import Ledger
 from gateway.store.location import Location
 
@@ -22,8 +22,8 @@ FREE = (BoundedChains(states=2, odds_ratio=1.0),)
 """Readings that do not depend on each other: a tick may be told as much as is promised, by the chain accountant."""
 
 
-def key(device: str = "watch", stream: str = "hr", audience: str = "public") -> Key:
-    return Key(device, stream, audience)
+def key(device: str = "watch", stream: str = "hr", audience: str = "public") -> AccountKey:
+    return AccountKey(device, stream, audience)
 
 
 def allow(
@@ -40,7 +40,7 @@ def allow(
 ) -> None:
     """Open or change the accounts of devices, `watch` if none is named."""
     accounts = [
-        Allowance(Key(*of), allowance, base, promise, 10**6, mechanism, chains)
+        Allowance(AccountKey(*of), allowance, base, promise, 10**6, mechanism, chains)
         for of in product(devices or ("watch",), streams, audiences)
     ]
     ledger.set_allowances(accounts, time_us=time_us)

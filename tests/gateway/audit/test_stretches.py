@@ -34,7 +34,7 @@ from gateway.audit.stream import audit_stream, stretch_findings
 from gateway.releases.audit import Disclosure
 from gateway.releases.charges import PER_NAT, ChargedTicks
 from gateway.releases.config import ReleaseConfig
-from gateway.releases.entries import Key, Promise
+from gateway.releases.entries import AccountKey, Promise
 from tests.support.audited import planned
 
 CHAINS = BinaryChains(q=(0.05, 0.05), r=(0.1, 0.1))
@@ -236,7 +236,7 @@ def test_charges_far_apart_come_one_after_the_other_where_a_clock_skipped_number
     chains = f"[{BoundedChains(states=2, odds_ratio=100.0).model_dump_json()}]"
     promise = Promise(20.0, "universal", 9)
     disclosure = Disclosure(
-        Key("watch", "hr", "street"), "chain", promise, 1_000_000, chains, 0, PER_NAT // 2, 200, runs
+        AccountKey("watch", "hr", "street"), "chain", promise, 1_000_000, chains, 0, PER_NAT // 2, 200, runs
     )
     loss, ticks = stream_loss(disclosure), promise.ticks(1_000_000)
     drawn = np.array([float(charge) for charge in charges if charge == Fraction(1, 2)])

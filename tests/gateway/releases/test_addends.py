@@ -59,8 +59,8 @@ class Case:
     def from_symbols(self, generator: np.random.Generator) -> Addend:
         tally = SymbolCounter(self.query)
         tally.add(randomised(generator, self.table, self.states), self.table)
-        parts = add_noise(tally.parts, self.release, lambda below: int(generator.integers(below)))
-        return symbols_addend(self.query, parts, self.release)
+        tallies = add_noise(tally.tallies, self.release, lambda below: int(generator.integers(below)))
+        return symbols_addend(self.query, tallies, self.release)
 
 
 CASES = {

@@ -20,7 +20,7 @@ from fugu.contract.policy import Policy
 from gateway.audit.ledger import StreamLoss, audit_ledger
 from gateway.releases.allowance import allowance, classes_of, joint_loss
 from gateway.releases.charges import PER_NAT
-from gateway.releases.entries import Key, LouderTicks
+from gateway.releases.entries import AccountKey, LouderTicks
 from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
 from gateway.releases.setup import histories_in, resume_ledger
@@ -31,7 +31,7 @@ from tests.support.release_scenes import PUBLIC, Bench, scheduled, write_config
 from tests.support.scenes import frames, policy
 
 NARROW, WIDE = BinaryChains(q=(0.2, 0.3), r=(0.2, 0.3)), BinaryChains(q=(0.05, 0.3), r=(0.05, 0.3))
-KEY = Key("watch", "hr", "public")
+KEY = AccountKey("watch", "hr", "public")
 
 
 def of_class(version: int, chains: ChainClass, stream: str = "hr") -> Policy:
@@ -71,7 +71,7 @@ def test_the_allowances_of_two_classes_leak_over_the_change() -> None:
     assert losses(0.05, (300, before), (300, after))[300] > 1.5
 
 
-def changed_class(folder: Path, stream: str) -> tuple[Bench, Key, int]:
+def changed_class(folder: Path, stream: str) -> tuple[Bench, AccountKey, int]:
     """Tell of 60 ticks of `hr` by a class, and then of a stream by a wider one; its account, and its first tick."""
     narrow, wide = (NARROW, WIDE) if stream == "hr" else map(same_states, (NARROW, WIDE))
     names = sorted({"hr", stream})
@@ -131,7 +131,7 @@ def test_a_mechanism_whose_bound_is_none_of_the_chain_s_leakage_tells_nothing_mo
     assert "it may be told of never again" in caplog.text
 
 
-def audited(scene: Bench, *, with_store: bool, key: Key = KEY) -> StreamLoss:
+def audited(scene: Bench, *, with_store: bool, key: AccountKey = KEY) -> StreamLoss:
     """Find with `fugu check ledger` how much the audience was told about a stream."""
     with histories_in(scene.scene.path, "home") as histories:
         every = audit_ledger(scene.ledger, history=histories if with_store else None).streams

@@ -143,7 +143,7 @@ def test_an_interval_of_a_dwell_time_covers_as_often_as_it_says(states: str, rho
     for symbols in itertools.product(range(2), repeat=len(path)):
         counter = SymbolCounter(query)
         counter.add(np.array(symbols), table)
-        [part] = counter.parts
+        [part] = counter.tallies
         counts = (part.ticks, part.steps, *part.counts.flatten().tolist())
         chances[counts] += math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
     held = 0.0
@@ -161,7 +161,7 @@ def test_a_dwell_time_is_right_in_the_middle_and_its_error_is_what_it_says() -> 
     for _ in range(100):
         counter = SymbolCounter(Query("dwell", (1,)))
         counter.add((generator.random(len(path)) < inversion(table).emission[path, 1]).astype(np.int64), table)
-        answers.append(estimate(Query("dwell", (1,)), counter.parts, Fraction(1, 20)))
+        answers.append(estimate(Query("dwell", (1,)), counter.tallies, Fraction(1, 20)))
     values = np.array([answer.values[0] for answer in answers])
     errors = np.array([answer.standard_errors[0] for answer in answers])
     assert np.median(values) == pytest.approx(60.0, rel=0.05)

@@ -86,8 +86,8 @@ def test_histograms_and_pairs_of_symbols(kind: QueryKind, rho: tuple[float, floa
     tallies = [SymbolCounter(query) for _ in paths]
     for tally, path in zip(tallies, paths, strict=True):
         tally.add(path, table)
-    counts = np.array([tally.parts[0].counts.ravel() for tally in tallies])
-    scale = float(smallest_scale([table], sensitivity(tallies[0].parts), allowance(chains, epsilon, "ignorant")))
+    counts = np.array([tally.tallies[0].counts.ravel() for tally in tallies])
+    scale = float(smallest_scale([table], sensitivity(tallies[0].tallies), allowance(chains, epsilon, "ignorant")))
     outputs = np.array(list(product((-50, 0, 1, 2, 50), repeat=counts.shape[1])))
     density = np.exp(-np.abs(outputs[:, None, :] - counts[None, :, :]).sum(axis=2) / scale)
     transition, emission = np.array([[0.9, 0.1], [0.4, 0.6]]), np.array(table.weights()) / SCALE

@@ -261,7 +261,7 @@ def test_group_noise_hides_the_whole_window_from_everybody(kind: QueryKind, tabl
     for path in product(range(table.symbols), repeat=n):
         tally = SymbolCounter(Query(kind, states))
         tally.add(np.array(path), table)
-        counts.append(tally.parts[0].counts.ravel())
+        counts.append(tally.tallies[0].counts.ravel())
     scale = float(WholeWindow(moved=window_sensitivity(kind, counts[0].size, n)).scale(epsilon))
     furthest = max(int(np.abs(a - b).sum()) for a in counts for b in counts)
     assert furthest / scale <= epsilon

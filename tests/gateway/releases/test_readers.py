@@ -12,7 +12,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from gateway.releases.allowance import joint_loss
 from gateway.releases.config import Audience, Reader, ReleaseConfig, Scheduled
-from gateway.releases.entries import Key, Release
+from gateway.releases.entries import AccountKey, Release
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import Ledger
 from tests.support.ledgers import drawn
@@ -44,7 +44,7 @@ def charged(folder: Path, versions: tuple[Policy, ...]) -> int:
     granted, _ = allowances(CONFIG, jobs(CONFIG, models), models)
     ledger.set_allowances(granted, time_us=1)
     for name in AUDIENCES:
-        free = ledger.account(Key("watch", "hr", name)).remaining
+        free = ledger.account(AccountKey("watch", "hr", name)).remaining
         topic = f"fugu/2/home/release/{name}/of-{name}"
         release = Release(
             f"of-{name}", name, "hr", 0, 19, {"watch": free}, "chain", "discrete-laplace", "1", topic, since_us=0

@@ -15,7 +15,7 @@ from fugu.contract.frames import SymbolFrame
 from fugu.host.database import AwayError
 from gateway.releases.audit import verify
 from gateway.releases.config import ReleaseConfig
-from gateway.releases.entries import Entry, Key, Release
+from gateway.releases.entries import AccountKey, Entry, Release
 from gateway.releases.jobs import jobs
 from gateway.releases.setup import set_progress
 from gateway.store.engine import Lease, LedgerError
@@ -85,7 +85,7 @@ def test_windows_begin_at_multiples_of_the_stride_after_the_first_symbol(tmp_pat
     bench.work(*frames([10] * 10, gaps=[7, 0, 0, 0, 0]))
     assert starts(bench) == [15, 30, 45, 60, 75, 90]  # the first symbol is at tick 7, the last at 113
     assert [frame.length for frame in bench.frames] == [20] * 6
-    account = bench.ledger.account(Key("watch", "hr", "public"))
+    account = bench.ledger.account(AccountKey("watch", "hr", "public"))
     assert account.spent == 2 * max(bench.ledger.charges(1).values())
     assert (account.first, account.last) == (15, 109)
 

@@ -15,7 +15,7 @@ from fugu.contract.sentences import unix_us
 from fugu.contract.windows import Window
 from gateway.estimates.history import estimates_between
 from gateway.releases.audit import verify
-from gateway.releases.entries import Key
+from gateway.releases.entries import AccountKey
 from gateway.releases.setup import ReleaseRecord, resume_ledger
 from gateway.store.coverage import MOST_SHIFTS, ShiftError, Shifts
 from tests.support.ledgers import inputs_of
@@ -215,7 +215,7 @@ def test_every_window_has_the_right_sums_and_no_tick_is_in_two_or_uncharged(
     assert absent == (change % 20 > 0 and at <= change // 20 * 20 + 20)
     for name, ticks in used.items():
         assert len(set(ticks)) == len(ticks), "a tick is in two windows"
-        runs = bench.ledger.spent(Key(name, "hr", "public"), 0, 10**6)
+        runs = bench.ledger.spent(AccountKey(name, "hr", "public"), 0, 10**6)
         assert sorted(ticks) == [n for run in runs for n in range(run.first, run.last + 1)]
         assert {run.charge for run in runs} == {charge}
     assert verify(bench.ledger).problems == ()

@@ -42,10 +42,10 @@ def test_a_group_is_added_up_before_the_noise_and_tables_are_counted_apart() -> 
     tally = SymbolCounter(Query("count", (1,)))
     for ones, table in ((1, BINARY), (2, BINARY), (3, SHARP)):
         tally.add(np.array([1] * ones + [0] * 5), table)
-    assert [(part.table, part.ticks, part.counts.tolist()) for part in tally.parts] == [
+    assert [(part.table, part.ticks, part.counts.tolist()) for part in tally.tallies] == [
         *((BINARY, 13, [3]), (SHARP, 8, [3]))
     ]
-    assert sensitivity(tally.parts) == 1
+    assert sensitivity(tally.tallies) == 1
 
 
 SYMBOLS = st.lists(st.integers(-1, 2), min_size=3, max_size=30)
@@ -62,15 +62,15 @@ def test_one_symbol_changes_the_counts_by_no_more_than_the_sensitivity(symbols: 
         for sequence in (symbols, other):
             tally = SymbolCounter(Query(kind, states))  # type: ignore[arg-type]
             tally.add(np.array(sequence), TERNARY)
-            counts.append(tally.parts[0].counts)
-        assert np.abs(counts[0] - counts[1]).sum() <= sensitivity(tally.parts)
-        assert sensitivity(tally.parts) == {"count": 1, "frequency": 1, "histogram": 2, "dwell": 4}[kind]
+            counts.append(tally.tallies[0].counts)
+        assert np.abs(counts[0] - counts[1]).sum() <= sensitivity(tally.tallies)
+        assert sensitivity(tally.tallies) == {"count": 1, "frequency": 1, "histogram": 2, "dwell": 4}[kind]
 
 
 def test_missing_ticks_are_not_counted_and_break_pairs() -> None:
     tally = SymbolCounter(Query("dwell", (1,)))
     tally.add(np.array([0, 1, -1, 1, 1, -1, -1, 0]), BINARY)
-    (part,) = tally.parts
+    (part,) = tally.tallies
     assert (part.ticks, part.steps) == (5, 2)
     assert part.counts.tolist() == [[0, 1], [0, 1]]
 
@@ -81,7 +81,7 @@ def test_a_count_of_states_needs_one_count_of_symbols_where_randomised_response_
     assert two_valued_weights(WIDE, (0,)) is None
     tally = SymbolCounter(Query("count", (0,)))
     tally.add(np.array([0, 1, 2, 3]), WIDE)
-    assert (sensitivity(tally.parts), tally.parts[0].counts.tolist()) == (2, [1, 1, 1, 1])
+    assert (sensitivity(tally.tallies), tally.tallies[0].counts.tolist()) == (2, [1, 1, 1, 1])
 
 
 @pytest.mark.parametrize("table", [BINARY, TERNARY, WIDE])

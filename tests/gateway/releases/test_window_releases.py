@@ -18,7 +18,7 @@ from fugu.contract.windows import Composing, Window
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from gateway.releases.audit import verify
 from gateway.releases.config import ReleaseConfig
-from gateway.releases.entries import Key, Release
+from gateway.releases.entries import AccountKey, Release
 from gateway.releases.jobs import jobs
 from gateway.store.engine import LedgerError
 from tests.support.ledgers import drawn
@@ -74,7 +74,7 @@ def test_an_audience_with_the_promise_of_a_window_is_told_it_by_the_same_mechani
     assert (frame.mechanism, frame.noise, frame.charge, frame.scale) == (
         *(mechanism, "device-windows", 0.0, plan.windows[0].scale),
     )
-    account = bench.ledger.account(Key("watch", "hr", "public"))
+    account = bench.ledger.account(AccountKey("watch", "hr", "public"))
     assert account.allowance * (1.0 - 2**-10 - 1e-6) < account.base <= account.allowance
     assert verify(bench.ledger).problems == ()
 
@@ -106,7 +106,7 @@ def test_a_group_is_counted_from_its_windows_and_charged_them_once(tmp_path: Pat
     )
     spread = 2 * 20**2
     assert first.standard_errors[0] == pytest.approx((4 * spread) ** 0.5, rel=1e-3)
-    account = bench.ledger.account(Key("watch", "hr", "public"))
+    account = bench.ledger.account(AccountKey("watch", "hr", "public"))
     assert (account.runs, account.spent) == (0, 0)
     assert account.base == 10**12 // 20 + 10**12 * 4 * 2 // 200
     assert "the base of their accounts" in bench.ledger.entries()[0].reason
@@ -144,7 +144,7 @@ def test_both_are_weighed_and_symbols_are_charged_beside_the_windows(tmp_path: P
     (frame,) = bench.work()
     assert (frame.noise, frame.observed) == ("mixed", 40)
     assert frame.charge > 0.0
-    account = bench.ledger.account(Key("ring", "hr", "public"))
+    account = bench.ledger.account(AccountKey("ring", "hr", "public"))
     assert account.base + account.spent <= account.allowance
     assert account.spent == round(frame.charge * 10**12)
     assert frame.standard_errors[0] < (4 * 2 * 20**2) ** 0.5
