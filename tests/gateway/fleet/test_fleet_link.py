@@ -320,7 +320,7 @@ def test_a_broker_that_refuses_the_operator_is_not_asked_again_at_once(tmp_path:
         operator.pass_seconds(3)
         sent = operator.link._in_flight.keys()
         assert len(sent) == 2
-        answered = lambda: sent <= {number for number, _ in operator.link._answers}  # noqa: E731
+        answered = lambda: sent <= {number for number, _ in operator.link._acknowledgements}  # noqa: E731
         wait_until(answered)  # this broker may hang up after a refusal, and is back then
         operator.pass_seconds(50)
         assert (operator.counters["policies_refused"], operator.counters["policies_sent"]) == (1, 2)
