@@ -28,22 +28,22 @@ export function device(main, listen, name) {
   let chosen = false;
   const sent = new SentMessages();
   const map = make("p", {}, make("a", { href: `${PREFIX}/place/${encodeURIComponent(name)}` }, "Where it may be, on a map"));
-  const buttons = SPANS.map(([text], i) => make("button", { type: "button", "aria-pressed": "false", onclick: () => choose(i) }, text));
+  const buttons = SPANS.map(([words], index) => make("button", { type: "button", "aria-pressed": "false", onclick: () => choose(index) }, words));
   const spans = make("div", { class: "spans", role: "group", "aria-label": "How far back", hidden: true }, ...buttons);
   const shown = make("div", {});
   main.append(make("h1", {}, name), make("p", {}, condition), facts, spans, shown);
   listen(`/events/device/${encodeURIComponent(name)}`, { state, update });
 
-  function choose(i) {
+  function choose(index) {
     chosen = true;
-    look(i);
+    look(index);
   }
 
-  function look(i) {
-    if (span === i) return;
-    span = i;
-    buttons.forEach((button, n) => button.setAttribute("aria-pressed", String(n === i)));
-    for (const stream of streams.values()) stream.look(i);
+  function look(index) {
+    if (span === index) return;
+    span = index;
+    buttons.forEach((button, place) => button.setAttribute("aria-pressed", String(place === index)));
+    for (const stream of streams.values()) stream.look(index);
   }
 
   function state({ member, about }) {
@@ -160,8 +160,8 @@ class Stream {
     else if (message.kind === "history") Object.assign(this.of(message), { tiers: message.tiers });
     else if (message.kind === "attack") this.attack.take(message);
     else if (message.kind === "stored") {
-      for (const part of message.series) this.of(part).recall(part.rows);
-      for (const part of message.counts) this.report(part);
+      for (const stored of message.series) this.of(stored).recall(stored.rows);
+      for (const report of message.counts) this.report(report);
       this.messages.take(message.messages);
     } else if (leaves(message.kind)) this.messages.take([message]);
     else return;
@@ -245,13 +245,13 @@ class Stream {
 
   // Of all that is drawn of the stream: the last hours or days, or as far back as the newest go.
   range() {
-    const all = [...this.series.values(), this.attack, this.messages];
+    const drawn = [...this.series.values(), this.attack, this.messages];
     const seconds = SPANS[this.span][1];
-    const last = Math.max(...all.map(({ last }) => last));
+    const last = Math.max(...drawn.map(({ last }) => last));
     const now = Date.now() / 1000;
     if (last === -Infinity) return [now - (seconds ?? HOUR), now];
     const to = seconds && Math.abs(now - last) < seconds ? Math.max(now, last) : last;
-    const begins = this.series.size ? [...this.series.values()].map((series) => series.newest()[0]?.[0] ?? Infinity) : all.map(({ first }) => first);
+    const begins = this.series.size ? [...this.series.values()].map((series) => series.newest()[0]?.[0] ?? Infinity) : drawn.map(({ first }) => first);
     const from = seconds ? to - seconds : Math.min(...begins);
     return from < to ? [from, to] : [to - 30, to + 30];
   }
