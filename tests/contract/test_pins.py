@@ -298,17 +298,17 @@ def test_a_class_that_contains_another_promises_at_least_as_much(
             assert all(member.ratio_loss(*ratios, "informed").epsilon <= most for member in members)
 
 
+SYMBOL_FAULTS = [{"chains": {"kind": "bounded", "states": 3, "odds_ratio": 2.0}}, {"period_us": 0}, {"other": 1}]
+MEASURED_FAULTS = [{"start": (4,)}, {"steps": ((0,),)}, {"graph": {"edges": ((0, 9),)}}, {"degree": 1}]
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"chains": {"kind": "bounded", "states": 3, "odds_ratio": 2.0}}, {"period_us": 0}, {"other": 1}]
+    ("pins", "wrong"),
+    [
+        *((pins_of(heart()), fault) for fault in SYMBOL_FAULTS),
+        *((pins_of(place()), fault) for fault in MEASURED_FAULTS),
+    ],
 )
-def test_pins_that_contradict_themselves(wrong: dict[str, Any]) -> None:
-    fields = {**pins_of(heart()).model_dump(), **wrong}
+def test_pins_that_contradict_themselves(pins: SymbolPins | MeasuredPins, wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
-        SymbolPins.model_validate(fields)
-
-
-@pytest.mark.parametrize("wrong", [{"start": (4,)}, {"steps": ((0,),)}, {"graph": {"edges": ((0, 9),)}}, {"degree": 1}])
-def test_measured_pins_that_contradict_themselves(wrong: dict[str, Any]) -> None:
-    fields = {**pins_of(place()).model_dump(), **wrong}
-    with pytest.raises(ValueError, match="validation error"):
-        MeasuredPins.model_validate(fields)
+        type(pins).model_validate({**pins.model_dump(), **wrong})

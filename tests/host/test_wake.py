@@ -72,17 +72,11 @@ def test_another_thread_wakes() -> None:
     await_end(thread)
 
 
-def test_a_signal_between_any_two_instructions_does_not_stop_the_waiting_thread_for_ever() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert (done.stdout, done.returncode) == ("awake\n", 0), done.stderr[-500:]
-
-
-@pytest.mark.long
-def test_a_wait_that_is_held_up_for_longer_than_its_timeout_ends() -> None:
-    """In a SimpleQueue of CPython it does not: devices stood still so, on machines that had no time for them."""
-    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=PATIENCE, check=False)
+@pytest.mark.parametrize("program", [INTERRUPTED, pytest.param(LATE, marks=pytest.mark.long)], ids=["signals", "late"])
+def test_a_wait_ends_although_signals_interrupt_it_or_it_is_held_up(program: str) -> None:
+    """A SimpleQueue of CPython waits on after its timeout: so devices stood still on machines without time for them."""
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.stdout, done.returncode) == ("awake\n", 0), done.stderr[-500:]
 
 
