@@ -268,6 +268,19 @@ def test_a_gateway_loads_nothing_that_its_file_does_not_configure() -> None:
     assert sum(name.startswith(("gateway", "fugu")) for name in done.stdout.split()) <= 80
 
 
+@pytest.mark.parametrize("package", [*TOPS, "benchmarks", "deploy", "tests"])
+def test_no_class_with_slots_asks_for_its_own_class(package: str) -> None:
+    """Slots make a second class; a bare `super()` and `__class__` mean the first, and fail when they are reached."""
+    files = [file for file in files_of(package) if re.search(r"\bsuper\(\)|\b__class__\b", code(file))]
+    classes = (
+        node for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)
+    )
+    slotted = [
+        node for node in classes if re.search("slots=True|frozen$", " ".join(map(ast.unparse, node.decorator_list)))
+    ]
+    assert [node.name for node in slotted if re.search(r"\bsuper\(\)|(?<!\.)\b__class__\b", ast.unparse(node))] == []
+
+
 _BELOW_A_GATEWAY = "chains contract core host mqtt"
 
 
