@@ -50,13 +50,13 @@ class DrawnTicks:
 
     def extend_to(self, last_tick: int) -> None:
         """Let the last row go on to `last_tick`, the last durable tick, unless the row began later."""
-        rows = self._timeline.rows
+        rows = self._timeline.intervals
         if rows and rows[-1].first <= last_tick:
             self._timeline.extend(last_tick)
 
     def note(self, tick: int, version: int, noise: str) -> None:
         """Add a drawn tick, later than every tick before, with version and noise bound of its policy."""
-        rows, edition = self._timeline.rows, Edition(version, noise)
+        rows, edition = self._timeline.intervals, Edition(version, noise)
         if rows and rows[-1].last == tick - 1 and self._editions[rows[-1].version] == edition:
             self._timeline.extend(tick)
             return
@@ -89,19 +89,19 @@ class DrawnTicks:
         self.changed = False
 
     def _rows_by_key(self) -> dict[tuple[int, int], Drawn]:
-        return {(row.first, row.version): row for row in self._timeline.rows}
+        return {(row.first, row.version): row for row in self._timeline.intervals}
 
     @property
     def unchanged(self) -> bool:
         """True if no policy but the first has ever drawn."""
-        rows = self._timeline.rows
+        rows = self._timeline.intervals
         return not rows or (rows[0].begin == 0 and len(self._editions) == 1)
 
     @property
     def shape(self) -> tuple[tuple[int, int], ...]:
         """First tick and edition of each row. Dates depend on these, and on the length of the last row."""
-        return tuple((row.first, row.version) for row in self._timeline.rows)
+        return tuple((row.first, row.version) for row in self._timeline.intervals)
 
     def document(self) -> dict[str, Any]:
         """Return the rows and editions, as JSON can carry them."""
-        return {"rows": [list(row) for row in self._timeline.rows], "editions": self._editions}
+        return {"rows": [list(row) for row in self._timeline.intervals], "editions": self._editions}

@@ -253,7 +253,7 @@ def strip_for_board(source: str) -> str:
         if isinstance(node, _SCOPES):
             _shorten_parameters(node)
         elif isinstance(node, ast.ClassDef):
-            node.body = [part for part in node.body if getattr(part, "name", "") not in _UNCALLED_METHODS] or [
+            node.body = [member for member in node.body if getattr(member, "name", "") not in _UNCALLED_METHODS] or [
                 ast.Pass()
             ]
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
@@ -292,7 +292,7 @@ class _InlineConstants(ast.NodeTransformer):
         match node.targets:
             case [ast.Name(id=name)] if node.col_offset == 0 and name.startswith("_"):
                 operations = ast.BinOp, ast.UnaryOp, ast.Constant, ast.operator, ast.unaryop, ast.Load
-                if all(isinstance(part, operations) for part in ast.walk(node.value)):
+                if all(isinstance(operation, operations) for operation in ast.walk(node.value)):
                     value = eval(compile(ast.Expression(node.value), "", "eval"))  # of constants only
                     if isinstance(value, int) and abs(value) < _MAX_INLINE:
                         self._values[name] = value
@@ -399,7 +399,7 @@ def _randomness(burnt: Burnt) -> str:
 def _derive_seed(secret: bytes, policy: AnyPolicy) -> bytes:
     """Derive the 64-byte seed of an image from a secret, another at every build; the seed does not tell the secret."""
     name = f"{policy.fleet}/{policy.device}".encode() + b"\0" + secrets.token_bytes(32)
-    return b"".join(hmac.digest(secret, b"fugu-edge/2/generator\0" + part + name, "sha256") for part in (b"0", b"1"))
+    return b"".join(hmac.digest(secret, b"fugu-edge/2/generator\0" + half + name, "sha256") for half in (b"0", b"1"))
 
 
 def _image_module(burnt: Burnt, policy: AnyPolicy, ceilings: list[tuple[int, int]], compiled: tuple[bytes, ...]) -> str:

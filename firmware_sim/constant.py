@@ -89,8 +89,8 @@ class Outputs:
     @property
     def script_draw_counts(self) -> list[int]:
         """Numbers of draws of the streams that change: of symbols, of counts by window, or of points."""
-        counts = [len(draws) for _, draws in list(self.changes.values())]
-        return counts if self.symbols or self.noise else [sum(counts)]
+        draw_counts = [len(draws) for _, draws in list(self.changes.values())]
+        return draw_counts if self.symbols or self.noise else [sum(draw_counts)]
 
     def on_message(self, topic: str, payload: bytes, _retained: bool) -> None:
         """Read a message; one that is no frame, or is of an unknown stream, is a problem."""
@@ -142,10 +142,10 @@ class Outputs:
         else:
             self.noise[state, window.name].extend(noise)
 
-    def _is_new(self, sequence: str, first: int, last: int) -> bool:
+    def _is_new(self, sequence: str, first_tick: int, last_tick: int) -> bool:
         """True if a frame is later than all others of its sequence; False if it comes again."""
-        is_new = first > self._last_ticks.get(sequence, -1)
-        self._last_ticks[sequence] = max(last, self._last_ticks.get(sequence, -1))
+        is_new = first_tick > self._last_ticks.get(sequence, -1)
+        self._last_ticks[sequence] = max(last_tick, self._last_ticks.get(sequence, -1))
         return is_new
 
 
@@ -170,8 +170,8 @@ def run_constant(
     Raises:
         FuguError: the agent has ended, or nothing new came for `patience` seconds.
     """
-    count = len(policy.discretiser.states)
-    states = tuple(sorted({index * (count - 1) // (_MAX_STATES - 1) for index in range(_MAX_STATES)}))
+    state_count = len(policy.discretiser.states)
+    states = tuple(sorted({index * (state_count - 1) // (_MAX_STATES - 1) for index in range(_MAX_STATES)}))
     script = _script(states, random.SystemRandom())
     epoch_us = time.time_ns() // 1000
     period_us *= len(states)
@@ -187,7 +187,7 @@ def run_constant(
         for window in policy.windows:
             outputs.noise |= {(state, window.name): array("q") for state in states}
         output_keys = (0,) if policy.table is not None else (window.name for window in policy.windows)
-        outputs.changes = {key: (array("q"), []) for key in output_keys}
+        outputs.changes = {output_key: (array("q"), []) for output_key in output_keys}
     names = (policy.fleet, policy.device, "+")
     link = Link(
         broker,
@@ -238,7 +238,7 @@ def _stream_policy(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, 
     names, missing = policy.discretiser.states, policy.discretiser.missing
     update: dict[str, Any] = {"stream": name, "valid_from": 0, "valid_until": None}
     if isinstance(policy.discretiser, Baseline):
-        categories = {label: number for number, label in enumerate(names) if label != missing}
+        categories = {label: index for index, label in enumerate(names) if label != missing}
         update["discretiser"] = Categories(categories=categories, states=names, missing=missing)
     if not isinstance(policy, Policy):
         update["frame_ticks"], period_us = min(frame_ticks, MAX_MEASURE_TICKS), max(period_us, _MIN_PERIOD_US)
@@ -247,8 +247,8 @@ def _stream_policy(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, 
     else:
         tick_window = {"length": 1, "stride": 1, "start": 0, "states": EACH, "blocks": None}
         update["windows"] = tuple(
-            window.model_copy(update={**tick_window, "name": f"w{number}-{copy}"})
-            for number, window in enumerate(policy.windows)
+            window.model_copy(update={**tick_window, "name": f"w{index}-{copy}"})
+            for index, window in enumerate(policy.windows)
             for copy in range(MAX_WINDOWS // len(policy.windows))
         )
         min_labels = 0 if name.startswith(_CHANGES) else _MIN_COUNTS

@@ -34,15 +34,15 @@ def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> 
     For a baseline, readings without a state come first, one for each of its ticks. Readings of bands that its range has
     no room for are clipped to the range.
     """
-    discretiser, values = policy.discretiser, list[object]()
+    discretiser, readings = policy.discretiser, list[object]()
     if isinstance(discretiser, Baseline):
-        values, states = _readings_around_mean(discretiser, states), range(discretiser.baseline_ticks + len(states))
+        readings, states = _readings_around_mean(discretiser, states), range(discretiser.baseline_ticks + len(states))
     else:
-        values = readings_of_states(discretiser)
+        readings = readings_of_states(discretiser)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["t", "value"])
-        writer.writerows([t, values[state]] for t, state in enumerate(states))
+        writer.writerows([tick, readings[state]] for tick, state in enumerate(states))
 
 
 def readings_of_states(discretiser: Categories | Cells | Thresholds) -> list[object]:

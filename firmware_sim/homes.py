@@ -102,9 +102,9 @@ class SimulatedHomes:
                 self._opening = opening, envelope.message, envelope.signatures[0].signature
             elif parsed_topic.kind == "committed":
                 last_window = max((stream.through for stream in Committed.decode(payload).streams), default=-1)
-                for name, number in list(self._unsent_reports):
-                    if name == parsed_topic.device and number <= last_window:
-                        del self._unsent_reports[name, number]
+                for name, window_number in list(self._unsent_reports):
+                    if name == parsed_topic.device and window_number <= last_window:
+                        del self._unsent_reports[name, window_number]
 
     def _run_windows(self) -> None:
         begins_us = self._document.begins_us
@@ -126,31 +126,31 @@ class SimulatedHomes:
                 if begins_us(next_window.number) <= time.time_ns() // 1000:
                     next_window = _NO_WINDOW  # it has begun meanwhile
 
-    def _draw_window(self, number: int, opening: OpeningKey, signed: bytes, signature: bytes) -> _Window:
+    def _draw_window(self, window_number: int, opening: OpeningKey, signed: bytes, signature: bytes) -> _Window:
         """Draw the homes that report a window, draw and encrypt their masks, and draw their shares."""
         document, homes = self._document, dict[str, _HomeDraws]()
         helper = bytes.fromhex(document.helper)
         for name in [name for name in self._states if self._rng.random() >= self._away_probability]:
-            request_header = header(document.fleet, name, document.digest, opening.digest, number)
+            request_header = header(document.fleet, name, document.digest, opening.digest, window_number)
             with suppress(FuguError):
-                masks, *fields = seal(
+                masks, *sealed_fields = seal(
                     document.numbers, helper, signed, signature, opening.key, self._seeds[name], request_header
                 )
-                sealed = SealedMasks(name, opening.digest, *fields)
+                sealed = SealedMasks(name, opening.digest, *sealed_fields)
                 homes[name] = _HomeDraws(unpack_numbers(masks), self._shares.draw(self._bits), sealed)
-        return _Window(number, homes)
+        return _Window(window_number, homes)
 
     def _report_window(self, window: _Window) -> None:
-        document, number = self._document, window.number
-        first = document.start + number * document.length
+        document, window_number = self._document, window.number
+        first_tick = document.start + window_number * document.length
         for name, draws in window.homes.items():
-            count = sum(self._states[name][first : first + document.length])
-            masked_counts = pack_numbers([(count + draws.share - mask) % _WORD for mask in draws.masks])
-            report_fields = 1, document.name, self._last_window[name], number, document.digest
+            own_count = sum(self._states[name][first_tick : first_tick + document.length])
+            masked_counts = pack_numbers([(own_count + draws.share - mask) % _WORD for mask in draws.masks])
+            report_fields = 1, document.name, self._last_window[name], window_number, document.digest
             report = Report(*report_fields, (document.length,), masked_counts, draws.sealed)
-            self._last_window[name] = number
-            self._unsent_reports[name, number] = report.encode()
-        self.shares[number] = {name: draws.share for name, draws in window.homes.items()}
+            self._last_window[name] = window_number
+            self._unsent_reports[name, window_number] = report.encode()
+        self.shares[window_number] = {name: draws.share for name, draws in window.homes.items()}
 
     def _send_reports(self) -> None:
         for (name, _), payload in list(self._unsent_reports.items()):

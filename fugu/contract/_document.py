@@ -61,10 +61,10 @@ class DocumentFile(Document):
     format: Literal["fugu/2"] = FORMAT_NAME
 
     @classmethod
-    def refuse_other_format(cls, text: str | bytes) -> None:
+    def refuse_other_format(cls, json_text: str | bytes) -> None:
         """Refuse a JSON form that does not name this version; the PolicyError is one line that says what to do."""
         try:
-            document = json.loads(text)
+            document = json.loads(json_text)
         except (ValueError, RecursionError):
             return  # no JSON at all: reading it will say so
         if isinstance(document, dict) and document.get("format") != FORMAT_NAME:

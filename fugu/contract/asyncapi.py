@@ -134,7 +134,7 @@ def asyncapi_document() -> dict[str, Any]:
         "channels": {kind: _channel(kind, _CHANNELS[kind]) for kind in ADDRESSES},
         "operations": dict(_operation(kind, _CHANNELS[kind]) for kind in ADDRESSES),
         "components": {
-            "parameters": {name: {"description": f"{text}: {NAME_PATTERN}"} for name, text in _PARAMETERS.items()},
+            "parameters": {name: {"description": f"{about}: {NAME_PATTERN}"} for name, about in _PARAMETERS.items()},
             "messages": {
                 name: {"name": name, "contentType": kind, "payload": {"$ref": f"#/components/schemas/{name}"}}
                 for kind, names in (

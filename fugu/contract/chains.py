@@ -73,10 +73,10 @@ class BinaryChains(ClassOfChains):
     @property
     def extremes(self) -> tuple[Rows, ...]:
         """The corner that changes least, and the one that changes most if q+r may be above 1; all if it always is."""
-        pairs = [(q, r) for q in self.q for r in self.r]
+        corners = [(q, r) for q in self.q for r in self.r]
         if self.q[0] + self.r[0] <= 1:
-            pairs = [pairs[0], *([pairs[-1]] if self.q[1] + self.r[1] > 1 else [])]
-        return tuple(_binary_matrix(*pair) for pair in dict.fromkeys(pairs))
+            corners = [corners[0], *([corners[-1]] if self.q[1] + self.r[1] > 1 else [])]
+        return tuple(_binary_matrix(*corner) for corner in dict.fromkeys(corners))
 
     @property
     def boxes(self) -> tuple[Box, ...]:
@@ -251,9 +251,9 @@ class JointChains(_ByOdds):
 
     def column(self, device: str, stream: str) -> int:
         """Return the index of a device's stream among the class's streams; ValueError if it is none of them."""
-        for number, joint_stream in enumerate(self.streams):
+        for index, joint_stream in enumerate(self.streams):
             if joint_stream.name in (stream, f"{device}/{stream}"):
-                return number
+                return index
         names = ", ".join(joint_stream.name for joint_stream in self.streams)
         raise ValueError(f"the class of chains is of the streams {names}, not of {device}/{stream}")
 
@@ -309,8 +309,8 @@ class JointChains(_ByOdds):
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
         """Return the loss of the streams that are seen, with nothing seen of the others."""
         rates = [0.0] * len(self.streams)
-        for index, pair in ratios.items():
-            rates[index] = log_up(max(pair))
+        for index, stream_ratios in ratios.items():
+            rates[index] = log_up(max(stream_ratios))
         return self.joint_loss(adversary, rates)
 
     def stream_loss(

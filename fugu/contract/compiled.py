@@ -123,12 +123,12 @@ class _Reader(compiled.PolicyReader):
     def other_discretiser(self, kind: int, policy: AgentPolicy) -> None:
         if kind != CELLS:
             raise PolicyError("a discretiser that is not known")
-        numbers = struct.unpack(">4d", self.take(32))
-        if not all(abs(number) <= 180.0 for number in numbers) or min(numbers[2:]) <= 0.0:
+        grid_numbers = struct.unpack(">4d", self.take(32))
+        if not all(abs(number) <= 180.0 for number in grid_numbers) or min(grid_numbers[2:]) <= 0.0:
             raise PolicyError("a grid that is not on the earth")
-        policy.origin, policy.step = numbers[:2], numbers[2:]
-        count = policy.states - self.number(1, 0, 1)
-        policy.cells = tuple((self.signed(), self.signed()) for _ in range(count))
+        policy.origin, policy.step = grid_numbers[:2], grid_numbers[2:]
+        cell_count = policy.states - self.number(1, 0, 1)
+        policy.cells = tuple((self.signed(), self.signed()) for _ in range(cell_count))
 
     def other_query(self, kind: int, window: AgentWindow, policy: AgentPolicy) -> None:
         if kind != BLOCKS:
@@ -171,7 +171,7 @@ class _Reader(compiled.PolicyReader):
         if DAY % seconds:
             raise PolicyError("blocks that do not fill a day")
         offsets = tuple(struct.unpack(">qi", self.take(12)) for _ in range(self.number(1, 1, 64)))
-        if any(low[0] >= high[0] for low, high in pairwise(offsets)):
+        if any(former[0] >= later[0] for former, later in pairwise(offsets)):
             raise PolicyError("the transitions of a time zone do not increase")
         return DayBlocks("", seconds, offsets)
 

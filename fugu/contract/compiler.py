@@ -65,7 +65,7 @@ class _Agent:
     def points(self) -> bytes:
         return bytes([POINTS])
 
-    def query(self, window: Window, counts: int) -> tuple[int, bytes]:
+    def query(self, window: Window, group_count: int) -> tuple[int, bytes]:
         """Return the kind of a window's query, and the bytes that belong to it."""
         return (int(window.query.each), b"") if window.blocks is None else (BLOCKS, _block_bytes(window.blocks))
 
@@ -109,17 +109,17 @@ class _Board:
                 f"with a running mean a unit has to be exact in binary, as 1 or 1/16 are, and {unit} is not. Plan with "
                 "readings in the unit of the sensor"
             )
-        low, high = Fraction(baseline.lowest), Fraction(baseline.highest)
-        span = high - low
-        first, last = math.floor(low / unit), math.ceil(high / unit)
-        if max(abs(first), abs(last)) * unit.numerator >= _MAX_EXACT:
+        lowest, highest = Fraction(baseline.lowest), Fraction(baseline.highest)
+        span = highest - lowest
+        first_unit, last_unit = math.floor(lowest / unit), math.ceil(highest / unit)
+        if max(abs(first_unit), abs(last_unit)) * unit.numerator >= _MAX_EXACT:
             raise PolicyError("the range of readings is too large for the firmware")
         # The nearest of STEPS + 1 integers, halves upward: floor((2 STEPS (n unit - low) + span) / (2 span)).
-        slope, offset, bottom = 2 * STEPS * unit, span - 2 * STEPS * low, 2 * span
+        slope, offset, bottom = 2 * STEPS * unit, span - 2 * STEPS * lowest, 2 * span
         scale = math.lcm(slope.denominator, offset.denominator, bottom.denominator)
-        slope, offset, bottom = (value * scale for value in (slope, offset, bottom))
+        slope, offset, bottom = (coefficient * scale for coefficient in (slope, offset, bottom))
         steps = _big_int(int(slope)) + bytes([offset < 0]) + _big_int(abs(int(offset))) + _big_int(int(bottom))
-        return struct.pack(">qq", first, last) + steps
+        return struct.pack(">qq", first_unit, last_unit) + steps
 
     def cells(self, cells: Cells) -> NoReturn:
         raise PolicyError("the firmware has no grids of places: use the agent")
@@ -127,12 +127,12 @@ class _Board:
     def points(self) -> NoReturn:
         raise PolicyError("the firmware does symbols and windows, and this policy measures points: use the agent")
 
-    def query(self, window: Window, counts: int) -> tuple[int, bytes]:
+    def query(self, window: Window, group_count: int) -> tuple[int, bytes]:
         """Return the kind of a window's query, and no bytes; PolicyError if a board cannot count it."""
         name, query = window.name, window.query
         if not query.additive:
             raise PolicyError(f"window {name} is of {query.name} counts, which the firmware does not do: use the agent")
-        if window.overlap * counts > PolicyReader.most_counts:
+        if window.overlap * group_count > PolicyReader.most_counts:
             raise PolicyError(
                 f"window {name} holds more than {PolicyReader.most_counts} counts at a time: too much for the firmware"
             )
@@ -215,8 +215,8 @@ def _pack(form: str, *values: int) -> bytes:
         raise PolicyError("a number of the policy is too large for a device") from None
 
 
-def _length_prefixed(text: bytes) -> bytes:
-    return bytes([len(text)]) + text
+def _length_prefixed(encoded: bytes) -> bytes:
+    return bytes([len(encoded)]) + encoded
 
 
 def _name_bytes(name: str) -> bytes:
@@ -244,31 +244,31 @@ def compile_discretiser(discretiser: Discretiser, form: _Form = _AGENT) -> bytes
     missing = 0 if discretiser.missing is None else discretiser.states.index(discretiser.missing) + 1
     match discretiser:
         case Thresholds():
-            kind, body = THRESHOLDS, _threshold_bytes(discretiser, form)
+            kind, rule_bytes = THRESHOLDS, _threshold_bytes(discretiser, form)
         case Baseline():
-            kind, body = BASELINE, _baseline_bytes(discretiser, form)
+            kind, rule_bytes = BASELINE, _baseline_bytes(discretiser, form)
         case Categories():
-            kind, body = CATEGORIES, _category_bytes(discretiser)
+            kind, rule_bytes = CATEGORIES, _category_bytes(discretiser)
         case Cells():
-            kind, body = CELLS, form.cells(discretiser)
-    return struct.pack(">HBH", states, kind, missing) + form.unit + body
+            kind, rule_bytes = CELLS, form.cells(discretiser)
+    return struct.pack(">HBH", states, kind, missing) + form.unit + rule_bytes
 
 
 def _threshold_bytes(discretiser: Thresholds, form: _Form) -> bytes:
     edges, margin = discretiser.edges, discretiser.hysteresis
-    rows = [[form.edge(edge, shift) for edge in edges] for shift in ((0.0, -margin, margin) if margin else (0.0,))]
+    edge_rows = [[form.edge(edge, shift) for edge in edges] for shift in ((0.0, -margin, margin) if margin else (0.0,))]
     extra_states = len(discretiser.states) - len(edges) - 1
-    packed_rows = [struct.pack(f">{len(edges)}q", *row) for row in rows]
+    packed_rows = [struct.pack(f">{len(edges)}q", *row) for row in edge_rows]
     header = struct.pack(">BQ", extra_states, discretiser.hysteresis_ticks)
     return header + packed_rows[0] + bytes([bool(margin)]) + b"".join(packed_rows[1:])
 
 
 def _baseline_bytes(discretiser: Baseline, form: _Form) -> bytes:
-    low, span = Fraction(discretiser.lowest), Fraction(discretiser.highest) - Fraction(discretiser.lowest)
+    lowest, span = Fraction(discretiser.lowest), Fraction(discretiser.highest) - Fraction(discretiser.lowest)
     extra_states = len(discretiser.states) - len(discretiser.edges) - 1
     header = struct.pack(">BI", extra_states, discretiser.baseline_ticks) + form.span(discretiser)
     if discretiser.compare == "multiple":
-        zero = (2 * low * STEPS * UNIT + span) // (2 * span)
+        zero = (2 * lowest * STEPS * UNIT + span) // (2 * span)
         return header + b"\1" + _big_int(zero) + b"".join(_fraction(Fraction(edge)) for edge in discretiser.edges)
     # A reading is above an edge if it is above the greatest whole number of units that is not.
     edges = [Fraction(edge) * STEPS * UNIT // span for edge in discretiser.edges]
@@ -276,13 +276,13 @@ def _baseline_bytes(discretiser: Baseline, form: _Form) -> bytes:
 
 
 def _category_bytes(discretiser: Categories) -> bytes:
-    rows = []
+    category_rows = []
     for name, state in discretiser.categories.items():
-        text = name.encode()
-        if len(text) > 1024:
+        encoded_name = name.encode()
+        if len(encoded_name) > 1024:
             raise PolicyError("a category has a name of more than 1024 bytes")
-        rows.append(struct.pack(">H", len(text)) + text + struct.pack(">H", state))
-    return struct.pack(">H", len(rows)) + b"".join(rows)
+        category_rows.append(struct.pack(">H", len(encoded_name)) + encoded_name + struct.pack(">H", state))
+    return struct.pack(">H", len(category_rows)) + b"".join(category_rows)
 
 
 def _output_bytes(policy: Policy, form: _Form) -> bytes:
@@ -308,9 +308,9 @@ def _table_bytes(rows: tuple[Any, ...]) -> bytes:
 def _window_bytes(window: Window, labels: tuple[str, ...], form: _Form) -> bytes:
     scale = Fraction(window.scale)
     kind, query_bytes = form.query(window, len(window.groups(labels)))
-    numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, kind)
+    header_numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, kind)
     count_indices = b"" if window.query.each else _count_indices(window.counted(labels), labels)
-    return _name_bytes(window.name) + struct.pack(">QIIQQB", *numbers) + count_indices + query_bytes
+    return _name_bytes(window.name) + struct.pack(">QIIQQB", *header_numbers) + count_indices + query_bytes
 
 
 def _count_indices(counted_states: tuple[int, ...], labels: tuple[str, ...]) -> bytes:
@@ -318,16 +318,16 @@ def _count_indices(counted_states: tuple[int, ...], labels: tuple[str, ...]) -> 
 
 
 def _block_bytes(blocks: Blocks) -> bytes:
-    rows = b"".join(_pack(">qi", moment, offset) for moment, offset in blocks.offsets)
-    return struct.pack(">IB", blocks.seconds, len(blocks.offsets)) + rows
+    packed_offsets = b"".join(_pack(">qi", moment, offset) for moment, offset in blocks.offsets)
+    return struct.pack(">IB", blocks.seconds, len(blocks.offsets)) + packed_offsets
 
 
 def _sum_bytes(shared_window: SharedWindow, labels: tuple[str, ...]) -> bytes:
     group = shared_window.group
-    numbers = struct.pack(">QIIHI", group.start, group.length, group.noise, group.honest, group.deadline)
+    header = struct.pack(">QIIHI", group.start, group.length, group.noise, group.honest, group.deadline)
     count_indices = _count_indices(tuple(map(labels.index, group.count)), labels)
     blocks = b"\0" if group.blocks is None else b"\1" + _block_bytes(group.blocks)
-    return _name_bytes(group.name) + group.digest + bytes.fromhex(group.helper) + numbers + count_indices + blocks
+    return _name_bytes(group.name) + group.digest + bytes.fromhex(group.helper) + header + count_indices + blocks
 
 
 def _class_bytes(policy: Policy, form: _Form) -> bytes:

@@ -212,13 +212,13 @@ class _Promise:
         """Find the ticks at which promised stretches may begin, and the bound elsewhere."""
         version = self.policy.version
         indices = [index for index, span in enumerate(spans) if span.version == version]
-        last = start = indices[-1]
+        newest = start = indices[-1]
         while start and (spans[start - 1].version == version or spans[start - 1][:2] == (0, self.noise)):
             start -= 1
         with localcontext(CONTEXT):
             past_runs = _merged_runs([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:start])])
-            future_runs = [self._run(span) for span in spans[last + 1 :]]
-            since, until = self._interval(spans[start : last + 1], spans[last + 1 :], past_runs, future_runs)
+            future_runs = [self._run(span) for span in spans[newest + 1 :]]
+            since, until = self._interval(spans[start : newest + 1], spans[newest + 1 :], past_runs, future_runs)
             if since == 0 and until is None:
                 return Dated(self.promise.stretch_ticks, 0)
             outside_bound = self._outside_bound(spans, indices[0], complete=complete)
@@ -391,14 +391,14 @@ def _rate_gap(ratios: Ratios | None, rates: _Rates) -> Decimal:
 
 def _tick_after(spans: Sequence[Span], ticks: int) -> int:
     """Return the tick that follows the first `ticks` ticks of some spans; the last span goes on."""
-    first, spans = 0, [span for span in spans if span.version]
+    first_tick, spans = 0, [span for span in spans if span.version]
     for span in spans:
-        first = span.first or 0
-        ticks_drawn = None if span.last is None else span.last - first + 1
+        first_tick = span.first or 0
+        ticks_drawn = None if span.last is None else span.last - first_tick + 1
         if ticks_drawn is None or ticks < ticks_drawn or span is spans[-1]:
-            return first + ticks
+            return first_tick + ticks
         ticks -= ticks_drawn
-    return first
+    return first_tick
 
 
 def _tick_before(spans: Sequence[Span], ticks: int) -> int | None:
@@ -417,8 +417,8 @@ def _least_ticks(holds: Callable[[int], bool]) -> int | None:
     """Return the least number of ticks from which on a condition holds, or None if it never holds."""
     if holds(0):
         return 0
-    high = next((1 << power for power in range(MAX_TICK.bit_length()) if holds(1 << power)), None)
-    return None if high is None else bisect_left(range(high), True, high // 2, key=holds)
+    enough_ticks = next((1 << power for power in range(MAX_TICK.bit_length()) if holds(1 << power)), None)
+    return None if enough_ticks is None else bisect_left(range(enough_ticks), True, enough_ticks // 2, key=holds)
 
 
 class _Powers:

@@ -398,8 +398,8 @@ def _stretches(bound: StretchBound, period_us: int, epsilon: float) -> tuple[Str
 def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
     """Say from which stretch on nothing is protected, and what is always public; stretches are the shortest first."""
     public_words = "anybody can see when the device is on"
-    if row := next((stretch for stretch in stretches if not stretch.protected), None):
-        return f"Not protected: {row.name} or longer; {public_words}"
+    if unprotected := next((stretch for stretch in stretches if not stretch.protected), None):
+        return f"Not protected: {unprotected.name} or longer; {public_words}"
     return f"The longer a stretch of time is, the less it is protected; {public_words}"
 
 

@@ -143,14 +143,14 @@ def _subject(noun: str, count: int) -> str:
     return f"{count} {noun} makes" if count == 1 else f"{count} {noun}s make"
 
 
-def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, count: int, subject: str) -> None:
-    """Refuse names that are not one for each state; `count` is their number without that for missing readings."""
+def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, state_count: int, subject: str) -> None:
+    """Refuse names that are not one for each state; `state_count` is their number without that for missing readings."""
     names, missing = discretiser.states, discretiser.missing
     if len(set(names)) != len(names):
         raise ValueError("two states have the same name")
     if missing is not None and missing not in names:
         raise ValueError(f"missing names a state {missing!r} that is not among the states")
-    has_missing_state = len(names) == count + 1 and missing is not None and missing == names[-1]
-    if len(names) != count and not has_missing_state:
-        alternative = "" if missing is None else f", or {count + 1} with the last for missing readings"
-        raise ValueError(f"{subject} {count} states{alternative}, not {len(names)}")
+    has_missing_state = len(names) == state_count + 1 and missing is not None and missing == names[-1]
+    if len(names) != state_count and not has_missing_state:
+        alternative = "" if missing is None else f", or {state_count + 1} with the last for missing readings"
+        raise ValueError(f"{subject} {state_count} states{alternative}, not {len(names)}")

@@ -37,8 +37,8 @@ def ellipse(
         weights: (n,), not negative, not all 0: the relative probabilities of the cells.
         cell: width and height of a cell, in the same unit, above 0.
     """
-    total = math.fsum(weights)
-    shares = [weight / total for weight in weights]
+    total_weight = math.fsum(weights)
+    shares = [weight / total_weight for weight in weights]
     east, north = (math.fsum(w * place[axis] for w, place in zip(shares, places, strict=True)) for axis in (0, 1))
     offsets = [(place[0] - east, place[1] - north) for place in places]
     width, height = cell

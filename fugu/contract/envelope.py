@@ -109,9 +109,9 @@ def key_name(public_key: bytes) -> bytes:
 
 def digits(public_key: bytes) -> str:
     """Return the 30 digits by which people compare a public key, in six groups of five."""
-    number = int.from_bytes(hashlib.sha256(_DIGITS_DOMAIN + public_key).digest(), "big") % 10**_DIGITS
-    text = f"{number:0{_DIGITS}}"
-    return " ".join(text[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))
+    digest_number = int.from_bytes(hashlib.sha256(_DIGITS_DOMAIN + public_key).digest(), "big") % 10**_DIGITS
+    digit_text = f"{digest_number:0{_DIGITS}}"
+    return " ".join(digit_text[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))
 
 
 def read_digits(text: str) -> str:

@@ -162,8 +162,8 @@ class PolicyDocument(Document):
         """Return the policies of a device; PolicyError if one is malformed, or two are for one stream."""
         policies: list[AnyPolicy] = []
         for policy in self.policies:
-            text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
-            policies.append((MeasurePolicy if policy.get("kind") == "points" else Policy).from_json(text))
+            policy_text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
+            policies.append((MeasurePolicy if policy.get("kind") == "points" else Policy).from_json(policy_text))
         streams = [policy.stream for policy in policies]
         if len(set(streams)) != len(streams):
             raise PolicyError("two policies of a document are for one stream")
@@ -338,12 +338,12 @@ def _compare_compiled(
 def _difference(path: str, actual: Any, expected: Any) -> str:
     """Describe the first place at which two values differ, with both values."""
     if isinstance(expected, dict) and isinstance(actual, dict):
-        pairs = [(name, actual.get(name), expected.get(name)) for name in (*expected, *actual)]
+        compared_parts = [(name, actual.get(name), expected.get(name)) for name in (*expected, *actual)]
     elif isinstance(expected, list) and isinstance(actual, list):
-        pairs = [(str(index), *values) for index, values in enumerate(zip_longest(actual, expected))]
+        compared_parts = [(str(index), *both_values) for index, both_values in enumerate(zip_longest(actual, expected))]
     else:
-        pairs = []
-    for name, actual_value, expected_value in pairs:
+        compared_parts = []
+    for name, actual_value, expected_value in compared_parts:
         if actual_value != expected_value:
             return _difference(f"{path}.{name}" if path else name, actual_value, expected_value)
     return f"{path} is {actual!r:.{_MAX_SHOWN}}, and {expected!r:.{_MAX_SHOWN}} by the JSON form"

@@ -75,8 +75,8 @@ class _Choice(FieldType):
     def check(self, value: Any, name: str) -> None:
         if type(value) is not int or value not in self.numbers:
             integer(value, self.numbers[0], self.numbers[-1], name)
-            *first_numbers, last = map(str, self.numbers)
-            raise RangeError(f"{name} {value} is not {', '.join(first_numbers)} or {last}")
+            *first_numbers, last_number = map(str, self.numbers)
+            raise RangeError(f"{name} {value} is not {', '.join(first_numbers)} or {last_number}")
 
     def schema(self) -> Schema:
         return {"type": "integer", "enum": list(self.numbers)}
@@ -161,16 +161,16 @@ class SymbolFrame(Message):
     def decode(cls, payload: bytes) -> Self:
         """Parse a frame; errors as for any message."""
         row = checked_row(unpack_payload(payload, cls.SCHEMA), len(cls.wire), "message")
-        version, shift, previous, first, bits, count, padding, packed = row
+        version, shift, previous, first_tick, bits, symbol_count, padding, packed = row
         _BITS.check(bits, "bits")
-        _COUNT.check(count, "count")
-        integer(padding, 0, MAX_FRAME_TICKS - count, "padding")
-        size = -(-(count + padding) * bits // 8)
-        binary(packed, size, size, "symbols")
+        _COUNT.check(symbol_count, "count")
+        integer(padding, 0, MAX_FRAME_TICKS - symbol_count, "padding")
+        packed_size = -(-(symbol_count + padding) * bits // 8)
+        binary(packed, packed_size, packed_size, "symbols")
         symbols = b"".join(map(_symbols_of_bytes(bits).__getitem__, packed))
-        if any(symbols[count:]):
+        if any(symbols[symbol_count:]):
             raise RangeError("the padding of a frame holds symbols")
-        return cls(version, previous, first, symbols[:count], padding, bits, shift)
+        return cls(version, previous, first_tick, symbols[:symbol_count], padding, bits, shift)
 
 
 @frozen
@@ -219,13 +219,13 @@ class Committed(Message):
         if len(self.tag) not in (0, _TAG_BYTES):
             raise LengthError(f"tag has length {len(self.tag)}, not 0 or {_TAG_BYTES}")
 
-    def with_tag(self, key: bytes, fleet: str, device: str) -> Self:
+    def with_tag(self, tag_key: bytes, fleet: str, device: str) -> Self:
         """Return the message with its tag under a key of 32 bytes."""
-        return replace(self, tag=_tag(key, fleet, device, self))
+        return replace(self, tag=_tag(tag_key, fleet, device, self))
 
-    def is_authentic(self, key: bytes, fleet: str, device: str) -> bool:
+    def is_authentic(self, tag_key: bytes, fleet: str, device: str) -> bool:
         """True if the tag is by the holder of the key, for this device; the time taken does not depend on the tag."""
-        return hmac.compare_digest(self.tag, _tag(key, fleet, device, self))
+        return hmac.compare_digest(self.tag, _tag(tag_key, fleet, device, self))
 
 
 @frozen
@@ -261,15 +261,15 @@ KEY_BYTES = 32
 _DOMAIN = "fugu/2 committed"
 
 
-def _tag(key: bytes, fleet: str, device: str, message: Committed) -> bytes:
+def _tag(tag_key: bytes, fleet: str, device: str, message: Committed) -> bytes:
     """Return the HMAC-SHA256 of domain, fleet and device, each with a zero byte, then the counter and the streams.
 
     The counter has 8 bytes, the highest first; the streams are packed as in the message.
     """
-    binary(key, KEY_BYTES, KEY_BYTES, "key")
+    binary(tag_key, KEY_BYTES, KEY_BYTES, "key")
     header = b"".join(name.encode() + b"\0" for name in (_DOMAIN, fleet, device))
     packed: bytes = msgpack.packb([stream.row() for stream in message.streams])
-    return hmac.digest(key, header + message.counter.to_bytes(8, "big") + packed, "sha256")
+    return hmac.digest(tag_key, header + message.counter.to_bytes(8, "big") + packed, "sha256")
 
 
 def check_ticks(previous: int, first: int, last: int, shift: int) -> None:

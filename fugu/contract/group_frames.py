@@ -94,13 +94,13 @@ class SealedMasks(Message):
         "Ed25519, over `fugu-edge/2/report`, a zero byte, the header and the ciphertext.",
     ]
 
-    def header(self, fleet: str, document: bytes, number: int) -> bytes:
+    def header(self, fleet: str, document_digest: bytes, window_number: int) -> bytes:
         """Encode the header of these masks in a window."""
-        return header(fleet, self.device, document, self.opening_key, number)
+        return header(fleet, self.device, document_digest, self.opening_key, window_number)
 
-    def signed(self, fleet: str, document: bytes, number: int) -> bytes:
+    def signed(self, fleet: str, document_digest: bytes, window_number: int) -> bytes:
         """Return the bytes that the device has signed."""
-        return signed_bytes("report", self.header(fleet, document, number) + self.ciphertext)
+        return signed_bytes("report", self.header(fleet, document_digest, window_number) + self.ciphertext)
 
     @property
     def count(self) -> int:
@@ -228,26 +228,26 @@ class OpeningAnswer(Message):
         return [i for i in range(8 * len(self.bitmap)) if self.bitmap[i // 8] >> (7 - i % 8) & 1]
 
 
-def header(fleet: str, device: str, document: bytes, opening_key: bytes, number: int) -> bytes:
+def header(fleet: str, device: str, document_digest: bytes, opening_key: bytes, window_number: int) -> bytes:
     """Encode a report's header: a msgpack array of fleet, device, digests of document and key, and window number.
 
     Bytes may follow the array, which says where it ends.
     """
-    row: bytes = msgpack.packb([fleet, device, document, opening_key, number])
-    return row
+    packed: bytes = msgpack.packb([fleet, device, document_digest, opening_key, window_number])
+    return packed
 
 
-def set_digest(document: bytes, number: int, reports: Iterable[SealedMasks]) -> bytes:
+def set_digest(document_digest: bytes, window_number: int, reports: Iterable[SealedMasks]) -> bytes:
     """Return the digest of a set of reports, which is in each page of its request."""
-    digest = hashlib.sha256(document + number.to_bytes(8, "big"))
+    digest = hashlib.sha256(document_digest + window_number.to_bytes(8, "big"))
     for report in reports:
         digest.update(msgpack.packb(report.row()))
     return digest.digest()
 
 
-def split_pages(document: bytes, number: int, reports: Sequence[SealedMasks]) -> Iterator[OpeningRequest]:
+def split_pages(document_digest: bytes, window_number: int, reports: Sequence[SealedMasks]) -> Iterator[OpeningRequest]:
     """Split a set of reports, in its order, into pages of at most `MAX_PAGE_BYTES`."""
-    max_bytes, request = MAX_PAGE_BYTES - 128, set_digest(document, number, reports)
+    max_bytes, request = MAX_PAGE_BYTES - 128, set_digest(document_digest, window_number, reports)
     page_reports: list[list[SealedMasks]] = []
     page_bytes = max_bytes
     for report in reports:
@@ -258,7 +258,7 @@ def split_pages(document: bytes, number: int, reports: Sequence[SealedMasks]) ->
         page_reports[-1].append(report)
         page_bytes += report_bytes
     for page, reports_of_page in enumerate(page_reports):
-        yield OpeningRequest(document, number, request, page, len(page_reports), tuple(reports_of_page))
+        yield OpeningRequest(document_digest, window_number, request, page, len(page_reports), tuple(reports_of_page))
 
 
 def unpack_numbers(packed: bytes) -> tuple[int, ...]:

@@ -154,15 +154,15 @@ class GroupDocument(Document):
     @property
     def release_names(self) -> tuple[str, ...]:
         """The names of the releases of its sums: the group's name, or a name for each block of the day."""
-        return tuple(f"{self.name}-{number}" for number in range(self.numbers)) if self.numbers > 1 else (self.name,)
+        return tuple(f"{self.name}-{block}" for block in range(self.numbers)) if self.numbers > 1 else (self.name,)
 
-    def begins_us(self, number: int) -> int:
+    def begins_us(self, window_number: int) -> int:
         """Return the time at which a window begins, in microseconds of Unix time."""
-        return self.epoch_us + (self.start + number * self.length) * self.period_us
+        return self.epoch_us + (self.start + window_number * self.length) * self.period_us
 
-    def due_us(self, number: int) -> int:
+    def due_us(self, window_number: int) -> int:
         """Return the time at which the site settles the set of a window, in microseconds of Unix time."""
-        return self.begins_us(number + 1) + self.deadline * 1_000_000
+        return self.begins_us(window_number + 1) + self.deadline * 1_000_000
 
     @classmethod
     def read(cls, envelope: Envelope) -> Self:

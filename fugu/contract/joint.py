@@ -55,16 +55,16 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
     classes = {stream.chains.model_dump_json(): stream.chains for stream in streams}
     if any(chains.named_streams for chains in classes.values()):
         return max(_bound_of(chains, streams, adversary, sensors or {}).epsilon(ticks) for chains in classes.values())
-    first, *other_streams = streams
+    first_stream, *other_streams = streams
     for other_stream in other_streams:
         for aspect, first_value, other_value in (
-            ("sensors", sensors and sensors.get(first.stream), sensors and sensors.get(other_stream.stream)),
-            ("discretisers", first.discretiser, other_stream.discretiser),
-            ("clocks", first.clock, other_stream.clock),
+            ("sensors", sensors and sensors.get(first_stream.stream), sensors and sensors.get(other_stream.stream)),
+            ("discretisers", first_stream.discretiser, other_stream.discretiser),
+            ("clocks", first_stream.clock, other_stream.clock),
         ):
             if first_value != other_value:
                 raise NoJointBoundError(
-                    f"streams {first.stream} and {other_stream.stream} have different {aspect}: "
+                    f"streams {first_stream.stream} and {other_stream.stream} have different {aspect}: "
                     "nobody knows what they tell together"
                 )
     forward, backward = (prod(ratios) for ratios in zip(*(stream.outputs.ratios for stream in streams), strict=True))

@@ -79,8 +79,8 @@ class JsonMessage:
 
     def labels(self) -> Sequence[str]:
         """Return the labels of the numbers, "0", "1", "2" for coordinates, or nothing for a single number."""
-        count = len(getattr(self, next(iter(self.columns))))
-        return [str(axis) for axis in range(count)] if count > 1 else ()
+        axis_count = len(getattr(self, next(iter(self.columns))))
+        return [str(axis) for axis in range(axis_count)] if axis_count > 1 else ()
 
     @classmethod
     def read_labels(cls, fields: Mapping[str, Any]) -> Any:
@@ -146,16 +146,16 @@ class JsonMessage:
             if name != column and name in fields:
                 raise LengthError(f"{name}: is no key of this")
             if get_origin(_fields(cls)[name].annotation) is dict:
-                keys = [key for key in fields if key.startswith(f"{column}_")]
-                fields[name] = {key[len(column) + 1 :]: fields.pop(key) for key in keys}
+                column_names = [column_name for column_name in fields if column_name.startswith(f"{column}_")]
+                fields[name] = {column_name[len(column) + 1 :]: fields.pop(column_name) for column_name in column_names}
             elif isinstance(labels, list | tuple) and all(isinstance(label, str) for label in labels):
-                keys = [f"{column}_{label}" for label in labels] or [column]
-                for key in keys:
-                    _refuse_missing(key, fields)
-                numbers = [fields[key] for key in keys]
-                for key in keys:
-                    fields.pop(key, None)
-                fields[name] = numbers
+                column_names = [f"{column}_{label}" for label in labels] or [column]
+                for column_name in column_names:
+                    _refuse_missing(column_name, fields)
+                column_numbers = [fields[column_name] for column_name in column_names]
+                for column_name in column_names:
+                    fields.pop(column_name, None)
+                fields[name] = column_numbers
         return fields
 
     @classmethod
@@ -165,13 +165,13 @@ class JsonMessage:
         patterns: dict[str, Schema] = {}
         for name, field in schema["properties"].items():
             column, description = cls.columns.get(name), _description(cls, name)
-            number = field.get("items") or field.get("additionalProperties")
+            number_schema = field.get("items") or field.get("additionalProperties")
             if column is None:
                 properties[name] = field | description
                 continue
             if "items" in field:
-                properties[column] = number | description
-            patterns[f"^{column}_"] = number | {"description": f"{description['description'][:-1]}, by label."}
+                properties[column] = number_schema | description
+            patterns[f"^{column}_"] = number_schema | {"description": f"{description['description'][:-1]}, by label."}
         schema["properties"] = properties
         schema["required"] = sorted({*schema["required"], *cls.constants} - {*cls.columns})
         if patterns:
@@ -183,10 +183,10 @@ def read_object(payload: bytes, max_bytes: int) -> dict[str, Any]:
     """Parse a UTF-8 JSON object of at most `max_bytes` bytes into its fields; the FrameError says what is wrong."""
     check_size(payload, max_bytes, "a message")
     try:
-        value = json.loads(payload.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique_fields)
+        decoded = json.loads(payload.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique_fields)
     except (ValueError, RecursionError):
         raise FrameError("no JSON message") from None
-    fields: dict[str, Any] = check_type(value, dict, "message", "an object")
+    fields: dict[str, Any] = check_type(decoded, dict, "message", "an object")
     return fields
 
 

@@ -112,18 +112,19 @@ class MeasureFrame(Message):
     def decode(cls, payload: bytes) -> Self:
         """Parse a frame; errors as for any message."""
         row = checked_row(unpack_payload(payload, cls.SCHEMA), len(cls.wire), "message")
-        version, shift, previous, first, dimensions, count, body = row
+        version, shift, previous, first_tick, dimensions, drawn_ticks, points = row
         _DIMENSIONS.check(dimensions, "dimensions")
         form = _record(dimensions)
-        binary(body, form.size, MAX_MEASURE_TICKS * form.size, "points")
-        if len(body) % form.size:
+        binary(points, form.size, MAX_MEASURE_TICKS * form.size, "points")
+        if len(points) % form.size:
             raise LengthError("the points of a frame end in the middle of one")
-        ticks = len(body) // form.size
-        integer(count, 1, ticks, "count")
-        if any(body[count * form.size :]):
+        ticks = len(points) // form.size
+        integer(drawn_ticks, 1, ticks, "count")
+        if any(points[drawn_ticks * form.size :]):
             raise RangeError("the padding of a frame holds points")
-        released = tuple(Released(table, tuple(point)) for table, *point in form.iter_unpack(body[: count * form.size]))
-        return cls(version, previous, first, dimensions, released, ticks - count, shift)
+        records = form.iter_unpack(points[: drawn_ticks * form.size])
+        released = tuple(Released(table, tuple(point)) for table, *point in records)
+        return cls(version, previous, first_tick, dimensions, released, ticks - drawn_ticks, shift)
 
 
 def _record(dimensions: int) -> struct.Struct:

@@ -207,9 +207,9 @@ class MeasurePolicy(PolicyHeader):
         """The transition probabilities of all parts of the cycle, as `matrix`."""
         return [_matrix(rows) for rows in (self.transition, *(change.transition for change in self.changes))]
 
-    def table(self, number: int) -> TimedTable | None:
+    def table(self, table_number: int) -> TimedTable | None:
         """Return the table with a number, or None if the policy has no such table."""
-        return self.measure_tables[number] if 0 <= number < len(self.measure_tables) else None
+        return self.measure_tables[table_number] if 0 <= table_number < len(self.measure_tables) else None
 
     @property
     def privacy(self) -> str:

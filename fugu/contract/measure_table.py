@@ -79,7 +79,7 @@ class Staircase:
         half_count, is_odd = divmod(len(self.vertices), 2)
         if is_odd or half_count < 1 or len({len(vertex) for vertex in self.vertices}) != 1:
             raise RangeError("a hull has an even number of vertices, of equal dimensions")
-        opposite = tuple(tuple(-value for value in vertex) for vertex in self.vertices)
+        opposite = tuple(tuple(-coordinate for coordinate in vertex) for vertex in self.vertices)
         if opposite != self.vertices[half_count:] + self.vertices[:half_count]:
             raise RangeError("the hull is not symmetric about 0")
         if half_count == 1:
@@ -90,9 +90,9 @@ class Staircase:
 
     def _is_convex(self) -> bool:
         """True if half a turn is made from the first vertex to its negative, with every corner to the left."""
-        first = self.vertices[0]
+        first_vertex = self.vertices[0]
         half_count = len(self.vertices) // 2
-        if not all(_cross(first, vertex) > 0 for vertex in self.vertices[1:half_count]):
+        if not all(_cross(first_vertex, vertex) > 0 for vertex in self.vertices[1:half_count]):
             return False
         if not all(size > 0 for _, _, size in self.cones()):  # a polygon that loops would turn left everywhere, too
             return False
@@ -112,7 +112,7 @@ class Staircase:
     @property
     def double_area(self) -> int:
         """Twice the area, 2A, which is 0 for a segment."""
-        return 0 if self.is_segment else sum(size for _, _, size in self.cones())
+        return 0 if self.is_segment else sum(determinant for _, _, determinant in self.cones())
 
     @property
     def boundary(self) -> int:
@@ -129,9 +129,9 @@ class Staircase:
         """Return outward normals and offsets: a point of K's span lies in t K if normal . point <= t offset for all."""
         if self.is_segment:
             end = self.vertices[0]
-            length = sum(value * value for value in end)
-            return [(end, length), (tuple(-value for value in end), length)]
-        return [((b[1] - a[1], a[0] - b[0]), size) for a, b, size in self.cones()]
+            length = sum(coordinate * coordinate for coordinate in end)
+            return [(end, length), (tuple(-coordinate for coordinate in end), length)]
+        return [((b[1] - a[1], a[0] - b[0]), determinant) for a, b, determinant in self.cones()]
 
     def spans(self, difference: Point) -> bool:
         """True if a vector lies in the span of K."""
@@ -182,16 +182,16 @@ class Staircase:
     def point_class(self, index: int) -> tuple[Point, Point, int, int, int]:
         """Return point class `index` of 0..2A-1: its edge (a, b), alpha and beta as numerators, their denominator."""
         cones = self.cones()
-        a, b, size = next(cones)
-        while index >= size:
-            index -= size
-            a, b, size = next(cones)
+        a, b, determinant = next(cones)
+        while index >= determinant:
+            index -= determinant
+            a, b, determinant = next(cones)
         # In a basis of the lattice where a is (g, 0), the box [0, g) x [0, size / g) meets every class once.
         g, s, t = bezout(*a)
         u, v = index % g, index // g
         x, y = u * (a[0] // g) - v * t, u * (a[1] // g) + v * s
-        alpha, beta = (x * b[1] - y * b[0]) % size, (a[0] * y - a[1] * x) % size
-        return a, b, alpha or size, beta, size
+        alpha, beta = (x * b[1] - y * b[0]) % determinant, (a[0] * y - a[1] * x) % determinant
+        return a, b, alpha or determinant, beta, determinant
 
 
 def bezout(a: int, b: int) -> tuple[int, int, int]:
@@ -219,7 +219,7 @@ def _segment_point(noise: Staircase, shell: int, uniform: Below) -> Point:
     steps = math.gcd(*end)
     pick = uniform(2 * steps)
     multiple = (shell - 1) * steps + 1 + pick // 2
-    return tuple((multiple if pick % 2 else -multiple) * value // steps for value in end)
+    return tuple((multiple if pick % 2 else -multiple) * coordinate // steps for coordinate in end)
 
 
 def _cross(a: Point, b: Point) -> int:
@@ -382,18 +382,18 @@ class TimedTable(Message):
         noise = self.noise
         header = [self.policy_version, self.number, _set_bytes(self.constraint), self.first, self.until]
         if isinstance(noise, NoiseTable):
-            rows = b"".join(_big_endian(row).tobytes() for row in noise.rows)
-            return [*header, 0, [noise.points, len(noise.rows), rows]]
+            packed_rows = b"".join(_big_endian(row).tobytes() for row in noise.rows)
+            return [*header, 0, [noise.points, len(noise.rows), packed_rows]]
         p, q = noise.noise.ratio.as_integer_ratio()
         return [*header, 1, [_set_bytes(noise.likely), noise.noise.vertices, p, q, noise.low, noise.high]]
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a table's message; errors as for any message."""
-        version, number, constraint, first, until, kind, body = read_row(
+        version, number, constraint, first, until, kind, noise = read_row(
             unpack_payload(payload, cls.SCHEMA), cls.wire, "message"
         )
-        return cls(version, number, constraint, first, until, _read_staircase(body) if kind else _read_weights(body))
+        return cls(version, number, constraint, first, until, _read_staircase(noise) if kind else _read_weights(noise))
 
     @property
     def text(self) -> str:
@@ -409,10 +409,10 @@ class TimedTable(Message):
             raise FrameError("no base64") from None
 
 
-def _read_weights(body: Any) -> NoiseTable:
-    points, count, packed_rows = read_row(body, _TABLE_OF_POINTS, "weights")
+def _read_weights(table_fields: Any) -> NoiseTable:
+    points, row_count, packed_rows = read_row(table_fields, _TABLE_OF_POINTS, "weights")
     row_bytes = 4 * (len(points) - 1)
-    binary(packed_rows, count * row_bytes, count * row_bytes, "rows")
+    binary(packed_rows, row_count * row_bytes, row_count * row_bytes, "rows")
     rows = []
     for start in range(0, len(packed_rows), row_bytes):
         row = array("I")
@@ -421,8 +421,8 @@ def _read_weights(body: Any) -> NoiseTable:
     return NoiseTable(tuple(rows), points)
 
 
-def _read_staircase(body: Any) -> StaircaseNoise:
-    likely, corners, p, q, low, high = read_row(body, _STAIRCASE, "staircase")
+def _read_staircase(staircase_fields: Any) -> StaircaseNoise:
+    likely, corners, p, q, low, high = read_row(staircase_fields, _STAIRCASE, "staircase")
     integer(p, 1, q - 1, "p")
     return StaircaseNoise(int.from_bytes(likely, "little"), Staircase(corners, Fraction(p, q)), low, high)
 

@@ -126,8 +126,8 @@ class ConstraintSets:
         while self._start is None and tick > self._ticks[-1]:
             self._add_set()
         if self._start is not None and tick >= self._end:
-            first = self._ticks[self._start]
-            tick = first + (tick - first) % (self._end - first)
+            first_tick = self._ticks[self._start]
+            tick = first_tick + (tick - first_tick) % (self._end - first_tick)
         return self._sets[bisect_right(self._ticks, tick) - 1]
 
     def all(self) -> list[int]:
@@ -145,10 +145,10 @@ class ConstraintSets:
     def ticks(self, states: int) -> tuple[int, int | None]:
         """Return the first tick of a set, and the tick from which on it never comes back, or None if it always does."""
         sets = self.all()
-        first = self._ticks[sets.index(states)]
+        first_tick = self._ticks[sets.index(states)]
         if states in sets[self.start :]:
-            return first, None
-        return first, self._ticks[len(sets) - sets[::-1].index(states)]
+            return first_tick, None
+        return first_tick, self._ticks[len(sets) - sets[::-1].index(states)]
 
     @property
     def start(self) -> int:
@@ -164,14 +164,14 @@ class ConstraintSets:
         if not next_states:
             raise PolicyError(f"no state is possible at tick {tick + 1}: every state needs a successor")
         tick = change_tick if next_states == self._chain_states else tick + 1
-        key = (next_states, tick % self.measurement.cycle)
-        if key in self._visited:
-            self._start, self._end = self._visited[key], tick
+        position = (next_states, tick % self.measurement.cycle)
+        if position in self._visited:
+            self._start, self._end = self._visited[position], tick
         elif len(self._sets) == MOST_SETS:
             raise PolicyError(f"the sets of possible states do not repeat within {MOST_SETS} ticks")
         else:
             self._chain_states = next_states
-            self._visited[key] = len(self._sets)
+            self._visited[position] = len(self._sets)
             self._sets.append(shown_set(next_states, self.measurement.shows))
             self._ticks.append(tick)
 
@@ -195,26 +195,26 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
             can follow the same state; `{"edges": [[0, 1], ...]}`.
         successors: sets of states that can follow the same state of the chain.
     """
-    ((kind, value),) = graph.items()
-    count = len(coordinates)
-    neighbours = [0] * count
+    ((kind, graph_value),) = graph.items()
+    state_count = len(coordinates)
+    neighbours = [0] * state_count
     if kind == "complete":
-        neighbours = [(1 << count) - 1] * count
+        neighbours = [(1 << state_count) - 1] * state_count
     elif kind == "categories":
-        if len(value) != count:
-            raise PolicyError(f"graph: {len(value)} categories for {count} states")
-        groups = {label: set_of(x for x, name in enumerate(value) if name == label) for label in set(value)}
-        neighbours = [groups[label] for label in value]
+        if len(graph_value) != state_count:
+            raise PolicyError(f"graph: {len(graph_value)} categories for {state_count} states")
+        groups = {label: set_of(x for x, name in enumerate(graph_value) if name == label) for label in set(graph_value)}
+        neighbours = [groups[label] for label in graph_value]
     elif kind == "radius":
-        neighbours = _neighbours(coordinates, min(Fraction(value), _MAX_RADIUS))
+        neighbours = _neighbours(coordinates, min(Fraction(graph_value), _MAX_RADIUS))
     elif kind == "transition":
         for next_states in set(successors):
             for state in members(next_states):
                 neighbours[state] |= next_states
     else:
-        for a, b in value:
-            if not (0 <= a < count and 0 <= b < count) or a == b:
-                raise PolicyError(f"graph: edge ({a}, {b}) does not join two different states of 0..{count - 1}")
+        for a, b in graph_value:
+            if not (0 <= a < state_count and 0 <= b < state_count) or a == b:
+                raise PolicyError(f"graph: edge ({a}, {b}) does not join two different states of 0..{state_count - 1}")
             neighbours[a] |= 1 << b
             neighbours[b] |= 1 << a
     return tuple(neighbour_set & ~(1 << state) for state, neighbour_set in enumerate(neighbours))
@@ -321,8 +321,8 @@ def _table_test(measurement: Measurement, noise: NoiseTable, states: list[int], 
     row_index = [row_of.setdefault(tuple(row), len(row_of)) for row in noise.rows]
     weights = {index: noise.row_weights(state) for state, index in enumerate(row_index)}
     columns = list(zip(*(weights[index] for index in {row_index[state] for state in states}), strict=True))
-    low, high = [min(column) for column in columns], [max(column) for column in columns]
-    _check_factor(measurement, low, high)
+    least_weights, largest_weights = [min(column) for column in columns], [max(column) for column in columns]
+    _check_factor(measurement, least_weights, largest_weights)
 
     @cache
     def weight_limits(index: int) -> list[int]:
@@ -332,16 +332,16 @@ def _table_test(measurement: Measurement, noise: NoiseTable, states: list[int], 
         i, j = row_index[a], row_index[b]
         return i == j or (all(map(le, weights[i], weight_limits(j))) and all(map(le, weights[j], weight_limits(i))))
 
-    return all(a << RATIO_BITS <= bound * b for a, b in zip(high, low, strict=True)), protects
+    return all(a << RATIO_BITS <= bound * b for a, b in zip(largest_weights, least_weights, strict=True)), protects
 
 
-def _check_factor(measurement: Measurement, low: list[int], high: list[int]) -> None:
+def _check_factor(measurement: Measurement, least_weights: list[int], largest_weights: list[int]) -> None:
     """Refuse weights whose largest and smallest per point differ by more than e^(factor * epsilon)."""
     largest_loss = Fraction(measurement.epsilon) * measurement.factor
     if largest_loss >= _SEPARATES_ALL:
         return
     bound = int(exp_up(largest_loss) * _ROUNDING_MARGIN * (1 << RATIO_BITS))
-    if any(a << RATIO_BITS > bound * b for a, b in zip(high, low, strict=True)):
+    if any(a << RATIO_BITS > bound * b for a, b in zip(largest_weights, least_weights, strict=True)):
         raise GuaranteeError(f"some point tells two possible states apart by more than {measurement.factor} epsilon")
 
 

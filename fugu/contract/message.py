@@ -153,9 +153,9 @@ class Binary(FieldType):
     def schema(self) -> Schema:
         schema: Schema = {"type": "string", "format": "binary", "minLength": self.low, "maxLength": self.high}
         if self.packed:
-            count, *parts = self.packed
-            rows = [dict(zip(("title", "type", "bits", "times"), part, strict=True)) for part in parts]
-            schema["x-fugu-packed"] = ({"count": count} if count else {}) | {"parts": rows}
+            repetition, *parts = self.packed
+            described_parts = [dict(zip(("title", "type", "bits", "times"), part, strict=True)) for part in parts]
+            schema["x-fugu-packed"] = ({"count": repetition} if repetition else {}) | {"parts": described_parts}
         return schema
 
 
@@ -235,9 +235,9 @@ class Message:
         fields = {field.name: field for field in cls.fields}
         cls.wire = tuple(fields[field] if isinstance(field, str) else field for field in cls.LAYOUT or tuple(fields))
         cls._names = tuple(field.name for field in cls.wire)
-        rows = [(index, field.name, field.type) for index, field in enumerate(cls.wire)]
-        cls._readers = tuple((name, form.read) for _, name, form in rows if type(form).read is not FieldType.read)
-        cls._writers = tuple((index, form.write) for index, _, form in rows if type(form).write is not FieldType.write)
+        types = [(index, field.name, field.type) for index, field in enumerate(cls.wire)]
+        cls._readers = tuple((name, form.read) for _, name, form in types if type(form).read is not FieldType.read)
+        cls._writers = tuple((index, form.write) for index, _, form in types if type(form).write is not FieldType.write)
 
     def __post_init__(self) -> None:
         for name, check in self._checks:
@@ -249,10 +249,10 @@ class Message:
 
     def row(self) -> list[Any]:
         """Return the fields of the array."""
-        values = [getattr(self, name) for name in self._names]
+        field_values = [getattr(self, name) for name in self._names]
         for index, write in self._writers:
-            values[index] = write(values[index])
-        return values
+            field_values[index] = write(field_values[index])
+        return field_values
 
     def encode(self) -> bytes:
         """Encode the message; floats travel as 32 bits."""
@@ -262,10 +262,10 @@ class Message:
     @classmethod
     def read(cls, row: Any, name: str) -> Self:
         """Read a message or a part from its array; `name` is its name in errors."""
-        values = dict(zip(cls._names, checked_row(row, len(cls._names), name), strict=True))
+        field_values = dict(zip(cls._names, checked_row(row, len(cls._names), name), strict=True))
         for field, read in cls._readers:
-            values[field] = read(values[field], field)
-        return cls(**values)
+            field_values[field] = read(field_values[field], field)
+        return cls(**field_values)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -320,39 +320,39 @@ def unpack_payload(payload: bytes, schema: int) -> Any:
         raise FrameError("no msgpack message") from None
 
 
-def checked_row(value: Any, count: int, name: str) -> list[Any]:
-    """Return a decoded array; FrameError unless it is an array of `count` fields."""
+def checked_row(value: Any, field_count: int, name: str) -> list[Any]:
+    """Return a decoded array; FrameError unless it is an array of `field_count` fields."""
     fields: list[Any] = check_type(value, list, name, "an array")
-    if len(fields) != count:
-        raise LengthError(f"{name} has {len(fields)} fields, not {count}")
+    if len(fields) != field_count:
+        raise LengthError(f"{name} has {len(fields)} fields, not {field_count}")
     return fields
 
 
 def read_row(row: Any, wire: Sequence[Field], name: str) -> list[Any]:
     """Read and check the values of an array of fields."""
-    columns = []
+    field_values = []
     for field, value in zip(wire, checked_row(row, len(wire), name), strict=True):
-        columns.append(field.type.read(value, field.name))
-        field.type.check(columns[-1], field.name)
-    return columns
+        field_values.append(field.type.read(value, field.name))
+        field.type.check(field_values[-1], field.name)
+    return field_values
 
 
 def payload_schema(schema: int, wire: Iterable[Field]) -> Schema:
     """Return the JSON Schema of a payload: the schema number, and an array of fields."""
-    number = {"title": "schema", "const": schema, "description": "The first byte."}
-    return _tuple_schema("payload", number, row_schema("fields", wire))
+    number_schema = {"title": "schema", "const": schema, "description": "The first byte."}
+    return _tuple_schema("payload", number_schema, row_schema("fields", wire))
 
 
 def row_schema(title: str, wire: Iterable[Field]) -> Schema:
     """Return the JSON Schema of an array of fields."""
     notes = [{"description": field.about} if field.about else {} for field in wire]
-    items = ({"title": field.name, **field.type.schema(), **note} for field, note in zip(wire, notes, strict=True))
-    return _tuple_schema(title, *items)
+    parts = ({"title": field.name, **field.type.schema(), **note} for field, note in zip(wire, notes, strict=True))
+    return _tuple_schema(title, *parts)
 
 
 def _tuple_schema(title: str, *items: Schema) -> Schema:
-    size = {"minItems": len(items), "maxItems": len(items), "additionalItems": False}
-    return {"title": title, "type": "array", "items": list(items), **size}
+    exact_length = {"minItems": len(items), "maxItems": len(items), "additionalItems": False}
+    return {"title": title, "type": "array", "items": list(items), **exact_length}
 
 
 def check_type(value: Any, expected_type: type, name: str, expected_form: str) -> Any:

@@ -55,11 +55,11 @@ class SymbolPins(Document):
     windows: Guarantee | None = None
 
     def _check_consistency(self) -> None:
-        count = len(self.discretiser.states)
-        if count not in self.chains.stream_sizes:
+        state_count = len(self.discretiser.states)
+        if state_count not in self.chains.stream_sizes:
             if self.chains.named_streams:
-                raise ValueError(f"no stream of the chains has the {count} states of the discretiser")
-            raise ValueError(f"discretiser and chains have {count} and {self.chains.states} states")
+                raise ValueError(f"no stream of the chains has the {state_count} states of the discretiser")
+            raise ValueError(f"discretiser and chains have {state_count} and {self.chains.states} states")
 
     def compiled(self, policy: Policy, form: CorePolicy) -> CorePolicy:
         """Compile the pins for `fugu.core.pins`, on the clock of a policy and its compiled form.
@@ -110,10 +110,10 @@ class MeasuredPins(Document):
     degree: int = Field(default=2, ge=2)
 
     def _check_consistency(self) -> None:
-        count = len(self.discretiser.states)
-        chain_states = len(self.shows) or count
+        state_count = len(self.discretiser.states)
+        chain_states = len(self.shows) or state_count
         if len(self.steps) != chain_states:
-            raise ValueError(f"discretiser and steps have {count} and {len(self.steps)} states")
+            raise ValueError(f"discretiser and steps have {state_count} and {len(self.steps)} states")
         if not all(state < chain_states for states in (self.start, *self.steps) for state in states):
             raise ValueError("start or steps name a state that does not exist")
         self.neighbours()

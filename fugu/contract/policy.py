@@ -111,8 +111,8 @@ def _refuse_points(table: NoiseTable) -> NoiseTable:
 
 
 def _table_schema(_source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-    rows = handler.generate_schema(_TableRows)
-    from_rows = core_schema.no_info_after_validator_function(lambda table: NoiseTable(table.rows), rows)
+    rows_schema = handler.generate_schema(_TableRows)
+    from_rows = core_schema.no_info_after_validator_function(lambda table: NoiseTable(table.rows), rows_schema)
     instance = core_schema.no_info_after_validator_function(_refuse_points, core_schema.is_instance_schema(NoiseTable))
     writing = core_schema.plain_serializer_function_ser_schema(lambda table: {"rows": table.rows})
     return core_schema.json_or_python_schema(from_rows, instance, serialization=writing)
@@ -149,9 +149,9 @@ class Policy(PolicyHeader):
         if self.table is None and self.frame_ticks != 1:
             raise ValueError("frame_ticks is for symbols: leave it out where there is no table")
         states = self.chains.states_of(self.device, self.stream, self.clock.period_us)
-        counts = (len(self.discretiser.states), states, *([] if self.table is None else [self.table.states]))
-        if len(set(counts)) != 1:
-            raise ValueError(f"discretiser, chains and table have {counts} states")
+        state_counts = (len(self.discretiser.states), states, *([] if self.table is None else [self.table.states]))
+        if len(set(state_counts)) != 1:
+            raise ValueError(f"discretiser, chains and table have {state_counts} states")
         if len({window.name for window in self.counted}) != len(self.counted):
             raise ValueError("two windows have the same name")
         if self.table is None and self.windows_guarantee is not None:
@@ -252,8 +252,8 @@ class Policy(PolicyHeader):
     @property
     def privacy(self) -> str:
         """The verdict on the privacy of all outputs, by the promise."""
-        rows = self.bound().rows(self.clock.period_us, self.guarantee.epsilon)
-        return promised_words(self.guarantee.epsilon, self.guarantee.stretch_ticks, rows)
+        stretches = self.bound().rows(self.clock.period_us, self.guarantee.epsilon)
+        return promised_words(self.guarantee.epsilon, self.guarantee.stretch_ticks, stretches)
 
     def __str__(self) -> str:
         return f"{self.fleet}/{self.device}/{self.stream} version {self.version}. {self.privacy}"

@@ -53,7 +53,7 @@ __all__ = [
 
 def _check_intervals(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
     """Refuse values that do not each lie in their own interval."""
-    if not all(first <= value <= last for first, value, last in zip(low, values, high, strict=True)):
+    if not all(lowest <= value <= highest for lowest, value, highest in zip(low, values, high, strict=True)):
         raise RangeError("a value is not inside its interval")
 
 
@@ -408,9 +408,9 @@ class ReleaseFrame(JsonMessage):
     def __post_init__(self) -> None:
         integer(self.length, 1, MAX_TICK - self.first + 1, "length")
         integer(self.observed, 0, self.length * self.devices, "observed")
-        count = len(self.asked.groups(self.states))
+        value_count = len(self.asked.groups(self.states))
         for name in ("values", "standard_errors"):
-            length(getattr(self, name), count, count, name)
+            length(getattr(self, name), value_count, value_count, name)
         _check_intervals(self.values, self.low, self.high)
         if str(Fraction(self.scale)) != self.scale:
             raise RangeError(f"scale {self.scale} is not in lowest terms")

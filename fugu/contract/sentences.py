@@ -173,13 +173,13 @@ def sure_words(epsilon: float) -> str:
     return f"from 50 % to at most {share:.0f} % sure" if share < 95.0 else f"from 50 % to at most {share:.1f} % sure"
 
 
-def privacy_sentence(epsilon: float | None, stretch: str, rows: Sequence[Stretch] = ()) -> str:
+def privacy_sentence(epsilon: float | None, stretch: str, stretches: Sequence[Stretch] = ()) -> str:
     """Write the verdict on privacy.
 
     Args:
         epsilon: the largest loss about the promised stretch, in nats; `None` without a bound.
         stretch: the promised stretch, as it is said after "any".
-        rows: other stretches and their losses, the shortest first.
+        stretches: other stretches and their losses, the shortest first.
     """
     level = privacy_of(epsilon)
     if epsilon is None or not math.isfinite(epsilon):
@@ -189,7 +189,7 @@ def privacy_sentence(epsilon: float | None, stretch: str, rows: Sequence[Stretch
         factor_words = f"{odds:,.0f}" if odds <= _MAX_FACTOR else f"more than {_MAX_FACTOR:,}"
         return f"Not private: odds may change {factor_words} times."
     sentences = [f"{_BEGINNINGS[level]}: about any {stretch}, {sure_words(epsilon)}."]
-    timed_rows = [row for row in rows if row.seconds is not None]
+    timed_rows = [row for row in stretches if row.seconds is not None]
     weak_rows = [row for row in timed_rows if privacy_of(row.epsilon) == "weak"]
     unprotected_rows = [row for row in timed_rows if privacy_of(row.epsilon) == "none"]
     if level == "private" and weak_rows:
@@ -199,12 +199,12 @@ def privacy_sentence(epsilon: float | None, stretch: str, rows: Sequence[Stretch
     return " ".join(sentences)
 
 
-def promised_words(epsilon: float | None, ticks: int, rows: Sequence[Stretch]) -> str:
+def promised_words(epsilon: float | None, ticks: int, stretches: Sequence[Stretch]) -> str:
     """Write the verdict on the privacy of a policy that promises an epsilon about `ticks` ticks in a row."""
-    names = [row.name for row in rows if row.ticks == ticks and row.seconds]
-    return privacy_sentence(epsilon, "single tick" if ticks == 1 else [*names, f"{ticks} ticks in a row"][0], rows)
+    names = [stretch.name for stretch in stretches if stretch.ticks == ticks and stretch.seconds]
+    return privacy_sentence(epsilon, "single tick" if ticks == 1 else [*names, f"{ticks} ticks in a row"][0], stretches)
 
 
-def _spoken_name(row: Stretch) -> str:
+def _spoken_name(stretch: Stretch) -> str:
     """Return the name of a stretch, as people say it if its time is round."""
-    return _SPOKEN.get(row.seconds or 0.0, row.name)
+    return _SPOKEN.get(stretch.seconds or 0.0, stretch.name)

@@ -161,14 +161,14 @@ class StretchBound:
             lengths.append(("a stretch that is promised", self.ticks, None))
         if epsilon is not None and (longest := self.longest(epsilon)) > 1:
             lengths.append((f"the longest within epsilon {epsilon:g}", longest, None))
-        rows = [
+        stretches = [
             Stretch(name, ticks, self.epsilon(ticks), self.floor(ticks), seconds) for name, ticks, seconds in lengths
         ]
         if period_us is not None:
-            hour_row = rows[1]
+            hour_row = stretches[1]
             is_additive = self.known_elsewhere and math.isfinite(hour_row.epsilon)
             repeated_epsilon = float_up(DAYS * Fraction(hour_row.epsilon)) if is_additive else math.inf
             floor = float_up(DAYS * Fraction(hour_row.floor))
-            rows.append(Stretch(f"the same hour on {DAYS} days", DAYS * hour_row.ticks, repeated_epsilon, floor))
+            stretches.append(Stretch(f"the same hour on {DAYS} days", DAYS * hour_row.ticks, repeated_epsilon, floor))
         tick_row = Stretch("a single tick", 1, self.epsilon(1), self.floor(1), 0)
-        return (tick_row, *sorted(rows, key=lambda row: row.ticks))
+        return (tick_row, *sorted(stretches, key=lambda row: row.ticks))

@@ -36,42 +36,42 @@ class Timeline:
     dropped.
     """
 
-    def __init__(self, rows: Iterable[Drawn] = (), max_rows: int = MAX_INTERVALS) -> None:
-        self._max_rows = max_rows
-        self.rows = sorted(rows)
-        self.stored = {(row.first, row.version): row for row in self.rows}
+    def __init__(self, intervals: Iterable[Drawn] = (), max_intervals: int = MAX_INTERVALS) -> None:
+        self._max_rows = max_intervals
+        self.intervals = sorted(intervals)
+        self.stored = {(interval.first, interval.version): interval for interval in self.intervals}
 
     def extend(self, end: int) -> None:
-        """Extend the last interval to a tick, so that consecutive frames add no rows."""
-        if self.rows and self.rows[-1].last < end:
-            self.rows[-1] = self.rows[-1]._replace(last=end)
+        """Extend the last interval to a tick, so that consecutive frames add no intervals."""
+        if self.intervals and self.intervals[-1].last < end:
+            self.intervals[-1] = self.intervals[-1]._replace(last=end)
 
     def add(self, ticks: Drawn) -> None:
         """Add an interval; intervals of the same version that touch it are merged with it."""
-        start = bisect_left(self.rows, (ticks.first,))
-        while start and self.rows[start - 1].last >= ticks.first - 1:
+        start = bisect_left(self.intervals, (ticks.first,))
+        while start and self.intervals[start - 1].last >= ticks.first - 1:
             start -= 1
-        end, others = start, []
-        while end < len(self.rows) and self.rows[end].first <= ticks.last + 1:
-            peer = self.rows[end]
+        end, unmerged_peers = start, []
+        while end < len(self.intervals) and self.intervals[end].first <= ticks.last + 1:
+            peer = self.intervals[end]
             end += 1
             if not _joins(peer, ticks):
-                others.append(peer)
+                unmerged_peers.append(peer)
                 continue
             covers_peer = ticks.first <= peer.first and peer.last <= ticks.last
             is_inside = peer.first <= ticks.first and ticks.last <= peer.last
             absent = ticks.absent if covers_peer else peer.absent if is_inside else ticks.absent + peer.absent
             earlier = min(ticks, peer)
-            last = max(ticks.last, peer.last)
-            ticks = Drawn(earlier.first, last, ticks.version, min(earlier.begin, earlier.first), absent)
-        self.rows[start:end] = sorted([*others, ticks])
-        while len(self.rows) > self._max_rows:
-            next_row, oldest_row = self.rows[1], self.rows[0]
+            last_tick = max(ticks.last, peer.last)
+            ticks = Drawn(earlier.first, last_tick, ticks.version, min(earlier.begin, earlier.first), absent)
+        self.intervals[start:end] = sorted([*unmerged_peers, ticks])
+        while len(self.intervals) > self._max_rows:
+            next_interval, oldest_interval = self.intervals[1], self.intervals[0]
             # Where nothing was before, the number of ticks does not matter.
-            if next_row.version == oldest_row.version and not oldest_row.begin:
-                self.rows[:2] = [oldest_row._replace(last=max(oldest_row.last, next_row.last))]
+            if next_interval.version == oldest_interval.version and not oldest_interval.begin:
+                self.intervals[:2] = [oldest_interval._replace(last=max(oldest_interval.last, next_interval.last))]
             else:
-                del self.rows[0]
+                del self.intervals[0]
 
 
 def _joins(ticks: Drawn, peer: Drawn) -> bool:

@@ -89,7 +89,7 @@ def topic_of(kind: Kind, fleet: str, *names: str) -> str:
         raise TopicError(f"no device is called {device!r}")
     if (audience := name_of_part.get("audience")) in RESERVED_AUDIENCES:
         raise TopicError(f"{audience!r} cannot be the name of an audience")
-    address = ADDRESSES[kind].format(**{name: _checked_name(value) for name, value in name_of_part.items()})
+    address = ADDRESSES[kind].format(**{part: _checked_name(name) for part, name in name_of_part.items()})
     return f"fugu/2/{_checked_name(fleet)}/{address}"
 
 

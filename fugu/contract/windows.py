@@ -146,9 +146,9 @@ class Window(Asking):
         """Return for each count in a frame the indices of its states; ValueError as `counted`."""
         return self.query.groups(self.counted(labels))
 
-    def covers(self, index: int, first: int, length: int) -> bool:
-        """True if window `index` begins at tick `first` and has this length."""
-        return first == self.start + index * self.stride and length == self.length
+    def covers(self, index: int, first_tick: int, length: int) -> bool:
+        """True if window `index` begins at tick `first_tick` and has this length."""
+        return first_tick == self.start + index * self.stride and length == self.length
 
     def _state_index(self, state: int | str, labels: tuple[str, ...]) -> int:
         if isinstance(state, str) and state in labels:

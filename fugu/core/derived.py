@@ -27,8 +27,8 @@ def accept(
 
     RefusedError if a policy is not for this board, does not keep its guarantee, or is outside the owner's limits.
     """
-    changes, compiled, count = content
-    if len(compiled) != count:
+    changes, compiled, policy_count = content
+    if len(compiled) != policy_count:
         raise RefusedError("guarantee", "not compiled for boards: sign it with --boards")
     policies = check_policies(compiled, image, on_progress)
     for policy in policies:

@@ -150,8 +150,8 @@ def read_watermark(payload: bytes, key: bytes, fleet: str, device: str) -> "tupl
             gaps.append((low, high))
         commits.append((name, last_tick, gaps))
     fields.end()
-    head = b"fugu/2 committed\0" + fleet.encode() + b"\0" + device.encode() + b"\0" + struct.pack(">Q", counter)
-    if not _are_equal(hmac(key, head + payload[begin:]), tag):
+    signed_head = b"fugu/2 committed\0" + fleet.encode() + b"\0" + device.encode() + b"\0" + struct.pack(">Q", counter)
+    if not _are_equal(hmac(key, signed_head + payload[begin:]), tag):
         raise MessageError("somebody else has said it")
     return counter, commits
 

@@ -37,24 +37,24 @@ def randomiser(
     it drops all words, so that a process and its child never use the same word. `find` counts the thresholds of a row
     that are not above a word.
     """
-    count, states = 0, len(rows)
+    words_left, states = 0, len(rows)
     missing_row = [-(-(row << 32) // states) for row in range(1, states)]  # word * states >> 32 of it are <= word
 
     def draw(state: "int | None", rows: "Sequence[Sequence[int]]" = rows) -> int:
-        nonlocal count
+        nonlocal words_left
         if state is None:
             state = draw(0, (missing_row,))
-        if not count:
+        if not words_left:
             fill()
-            count = len(words)
-        count -= 1
-        word = words[count]
-        words[count] = 0
+            words_left = len(words)
+        words_left -= 1
+        word = words[words_left]
+        words[words_left] = 0
         return find(rows[state], word)
 
     def discard() -> None:
-        nonlocal count
-        count = 0
+        nonlocal words_left
+        words_left = 0
 
     return draw, discard
 
@@ -116,10 +116,10 @@ def discrete_laplace(draw: "Callable[[int], int]", numerator: int, denominator: 
         quotient = 0
         while _happens(draw, 1, 1):
             quotient += 1
-        size = (remainder + numerator * quotient) // denominator
+        magnitude = (remainder + numerator * quotient) // denominator
         is_negative = draw(2) == 1
-        if not (is_negative and size == 0):
-            return -size if is_negative else size
+        if not (is_negative and magnitude == 0):
+            return -magnitude if is_negative else magnitude
 
 
 def _happens(draw: "Callable[[int], int]", numerator: int, denominator: int) -> bool:

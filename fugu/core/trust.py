@@ -74,8 +74,8 @@ class TrustState:
         """Pack the trust as bytes that `unpack` reads."""
         head = (_MAGIC, self.version, self.time, self.stopped, self.valid_until, self.silent_then, self.digest)
         packed = bytearray(struct.pack(_HEAD, *head, self.enrolled))
-        for part in [self.root] + self.policies:
-            packed += struct.pack(">I", len(part)) + part
+        for document in [self.root] + self.policies:
+            packed += struct.pack(">I", len(document)) + document
         return packed + short_digest(packed)
 
     def store(self, path: str) -> None:
@@ -121,13 +121,13 @@ def unpack(packed: bytes) -> TrustState:
     if end < offset or short_digest(packed[:end]) != packed[end:] or packed[:4] != _MAGIC:
         raise OSError("what is kept of earlier documents is damaged: flash the board anew")
     head = struct.unpack_from(_HEAD, packed)
-    parts = []
+    documents = []
     while offset < end:
         size = struct.unpack_from(">I", packed, offset)[0]
-        parts.append(packed[offset + 4 : offset + 4 + size])
+        documents.append(packed[offset + 4 : offset + 4 + size])
         offset += 4 + size
-    state = TrustState(parts[0])
+    state = TrustState(documents[0])
     _, state.version, state.time, state.stopped, state.valid_until, silent, state.digest, state.enrolled = head
     state.silent_then = bool(silent)
-    state.policies = parts[1:]
+    state.policies = documents[1:]
     return state

@@ -235,7 +235,7 @@ class Describing(Part):
         self._versions = versions
         self._shared = shared
         self._catalogue = catalogue
-        self.in_force = InForce(catalogue, enrolled, lambda device, stream: versions.timeline(device, stream).rows)
+        self.in_force = InForce(catalogue, enrolled, lambda device, stream: versions.timeline(device, stream).intervals)
         self._counters = counters
         self._has_left = has_left
         self._described: dict[str, dict[str, Described]] = {}

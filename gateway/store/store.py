@@ -76,7 +76,7 @@ CREATE TABLE versions (
 
     def put(self, device: str, stream: str, timeline: Timeline, *, is_whole: bool) -> None:
         """Store a stream's changed intervals; unless `is_whole`, a stored last interval keeps its stored end."""
-        old_rows, new_rows = timeline.stored, {(row.first, row.version): row for row in timeline.rows}
+        old_rows, new_rows = timeline.stored, {(row.first, row.version): row for row in timeline.intervals}
         *_, newest_key = new_rows
         if not is_whole and newest_key in old_rows:
             new_rows[newest_key] = new_rows[newest_key]._replace(last=old_rows[newest_key].last)

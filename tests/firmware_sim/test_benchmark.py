@@ -13,7 +13,8 @@ sys.path.insert(0, "benchmarks")
 from pathlib import Path
 import firmware
 folder = Path(sys.argv[1])
-image = firmware.build(firmware._policy(frame_ticks=60, period_us=1_000_000), folder / "stream", firmware.Burnt())
+policy = firmware._policy(frame_ticks=60, period_us=1_000_000)
+image = firmware.build([policy], folder / "stream", firmware.Burnt())
 print(firmware._run(folder, firmware._STREAM.format(folder=str(image.folder), readings=300), 64))
 """
 

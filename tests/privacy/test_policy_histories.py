@@ -153,7 +153,7 @@ class Seen:
     timeline: Timeline = field(default_factory=Timeline)
 
     def __post_init__(self) -> None:
-        self.known = InForce(catalogue(self.life.policies), rows=lambda *_: self.timeline.rows)
+        self.known = InForce(catalogue(self.life.policies), rows=lambda *_: self.timeline.intervals)
         self.told: list[dict[int, Dated]] = []
 
     def hear(self) -> None:
@@ -173,7 +173,7 @@ class Seen:
 
     def say(self) -> None:
         history = self.known.history("watch", "hr")
-        heard = {row.version for row in self.timeline.rows}
+        heard = {row.version for row in self.timeline.intervals}
         self.told.append(
             {policy.version: dates_of(policy, history) for policy in self.life.policies if policy.version in heard}
         )

@@ -29,9 +29,9 @@ def verify(public: bytes, message: tuple, signature: bytes, on_progress) -> bool
     for bit in range(252, -1, -1):
         on_progress()
         point = _double(point)
-        first, other = scalar >> bit & 1, challenge >> bit & 1
-        if first or other:
-            point = _add(point, (base_minus_key if other else base) if first else minus_key)
+        scalar_bit, challenge_bit = scalar >> bit & 1, challenge >> bit & 1
+        if scalar_bit or challenge_bit:
+            point = _add(point, (base_minus_key if challenge_bit else base) if scalar_bit else minus_key)
     return not (point[0] - commitment[0] * point[2]) % _P and not (point[1] - commitment[1] * point[2]) % _P
 
 
@@ -85,7 +85,7 @@ def _to_words(block: bytes) -> list:
 def _next_prime(prime: int) -> int:
     while True:
         prime += 1
-        if all(prime % other for other in range(2, _root(prime, 2) + 1)):
+        if all(prime % divisor for divisor in range(2, _root(prime, 2) + 1)):
             return prime
 
 
@@ -106,10 +106,10 @@ def _rotated(word: int, bits: int) -> int:
 
 def _blocks(message: tuple):
     """Yield blocks of 128 bytes, the last padded; small pieces, as a board's free memory may be fragmented."""
-    size, pending = 0, b""
+    message_length, pending = 0, b""
     for part in message:
-        size += len(part)
-    end = b"\x80" + bytes((111 - size) % 128) + (8 * size).to_bytes(16, "big")
+        message_length += len(part)
+    end = b"\x80" + bytes((111 - message_length) % 128) + (8 * message_length).to_bytes(16, "big")
     for part in message + (end,):
         for offset in range(0, len(part), 128):
             pending += part[offset : offset + 128]

@@ -73,12 +73,12 @@ class Link:
         if not self.connected:
             return False
         self._number = self._number % 65535 + 1
-        number, writer = self._number, self._writer
-        self._waits_for = number
+        packet_number, writer = self._number, self._writer
+        self._waits_for = packet_number
         self._answered.clear()
         try:
             await asyncio.wait_for(
-                self._write(writer, _packet(0x32 | retain, _text(topic) + struct.pack(">H", number) + payload)),
+                self._write(writer, _packet(0x32 | retain, _text(topic) + struct.pack(">H", packet_number) + payload)),
                 _PATIENCE,
             )
             await asyncio.wait_for(self._answered.wait(), _PATIENCE)
@@ -90,8 +90,8 @@ class Link:
     async def ask(self) -> None:
         """Subscribe, perhaps again: the broker then sends its retained messages."""
         if self._writer is not None and self._subscriptions:
-            body = b"".join([_text(topic) + b"\x01" for topic in self._subscriptions])
-            await self._write(self._writer, _packet(0x82, b"\x00\x01" + body))
+            requests = b"".join([_text(topic) + b"\x01" for topic in self._subscriptions])
+            await self._write(self._writer, _packet(0x82, b"\x00\x01" + requests))
 
     async def close(self) -> None:
         """Disconnect in order: the broker forgets the will."""
@@ -117,26 +117,26 @@ class Link:
         reader, self._writer = await asyncio.wait_for(opening, _PATIENCE)
         user, password = self._account
         flags = 0x2E | (0xC0 if user else 0)  # a clean session, and a will of QoS 1 that is retained
-        body = _text("MQTT") + struct.pack(">BBH", 4, flags, self._keep_alive) + _text(self._id)
-        body += _text(self._will[0]) + _text(self._will[1])
+        opening_fields = _text("MQTT") + struct.pack(">BBH", 4, flags, self._keep_alive) + _text(self._id)
+        opening_fields += _text(self._will[0]) + _text(self._will[1])
         if user:
-            body += _text(user) + _text(password)
-        await self._write(self._writer, _packet(0x10, body))
-        kind, answer = await asyncio.wait_for(self._receive(reader), _PATIENCE)
-        if kind >> 4 != _CONNACK or len(answer) != 2 or answer[1]:
+            opening_fields += _text(user) + _text(password)
+        await self._write(self._writer, _packet(0x10, opening_fields))
+        kind, packet = await asyncio.wait_for(self._receive(reader), _PATIENCE)
+        if kind >> 4 != _CONNACK or len(packet) != 2 or packet[1]:
             raise LinkError("refused")
         if self._subscriptions:
             await self.ask()
             while kind >> 4 != _SUBACK:
-                kind, answer = await asyncio.wait_for(self._receive(reader), _PATIENCE)
-                await self._handle(kind, answer)
+                kind, packet = await asyncio.wait_for(self._receive(reader), _PATIENCE)
+                await self._handle(kind, packet)
         self._number = 1
         self.connections += 1
         self.connected = True
         silent = False
         while True:
             try:
-                first = await asyncio.wait_for(reader.readexactly(1), self._keep_alive // 2)
+                first_byte = await asyncio.wait_for(reader.readexactly(1), self._keep_alive // 2)
             except asyncio.TimeoutError:
                 if silent:
                     raise
@@ -144,8 +144,8 @@ class Link:
                 await self._write(self._writer, b"\xc0\x00")
                 continue
             silent = False
-            kind, answer = await asyncio.wait_for(self._receive(reader, first), _PATIENCE)
-            await self._handle(kind, answer)
+            kind, packet = await asyncio.wait_for(self._receive(reader, first_byte), _PATIENCE)
+            await self._handle(kind, packet)
 
     async def _receive(self, reader, first=b"") -> tuple:
         """Read a packet, whose first byte may have been read; after a timeout the connection has to end."""

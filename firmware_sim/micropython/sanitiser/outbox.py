@@ -59,16 +59,16 @@ class Outbox:
         self.oldest = ids[0] if ids else 1
         if ids:
             self.newest = ids[-1]
-            state = self._load(self.newest)[0]
-            _, _, *clock, self.reserved, self.last_framed = struct.unpack_from(_HEAD, state)[:6]
-            self.shift, self.since, self.counter, windows = struct.unpack_from(_HEAD, state)[6:]
+            packed_state = self._load(self.newest)[0]
+            _, _, *clock, self.reserved, self.last_framed = struct.unpack_from(_HEAD, packed_state)[:6]
+            self.shift, self.since, self.counter, windows = struct.unpack_from(_HEAD, packed_state)[6:]
             if tuple(clock) != self.clock:
                 raise OutboxError("another clock")
             offset = struct.calcsize(_HEAD)
             for _ in range(windows):
-                size, index = struct.unpack_from(">Bq", state, offset)
-                self.indices[state[offset + 9 : offset + 9 + size].decode()] = index
-                offset += 9 + size
+                name_length, index = struct.unpack_from(">Bq", packed_state, offset)
+                self.indices[packed_state[offset + 9 : offset + 9 + name_length].decode()] = index
+                offset += 9 + name_length
 
     def expect(self, policy) -> None:
         """Let `fits` check for room for a frame of this policy."""
@@ -117,10 +117,10 @@ class Outbox:
         for window in sorted(indices):
             state += struct.pack(">Bq", len(window), indices[window]) + window.encode()
         state += short_digest(state)
-        body = bytearray([len(self._waiting)])
+        packed_frames = bytearray([len(self._waiting)])
         for name, previous, last, frame in self._waiting:
-            body += struct.pack(">BqqH", len(name), previous, last, len(frame)) + name.encode() + frame
-        segment = state + body + short_digest(body) + state + struct.pack(">H", len(state))
+            packed_frames += struct.pack(">BqqH", len(name), previous, last, len(frame)) + name.encode() + frame
+        segment = state + packed_frames + short_digest(packed_frames) + state + struct.pack(">H", len(state))
         with open(self._path(new_id), "wb") as file:
             file.write(segment)
         self._waiting = []
@@ -206,8 +206,8 @@ class Outbox:
             second_state = _read_state(segment, begin) if begin > 0 else None
             if second_state is not None and begin + len(second_state) != end:
                 second_state = None
-        size = len(state or second_state or b"")
-        body = segment[size : end - size]
+        state_length = len(state or second_state or b"")
+        body = segment[state_length : end - state_length]
         if state is None:
             state = second_state
         if state is None or len(body) <= _CHECK or short_digest(body[:-_CHECK]) != body[-_CHECK:]:
@@ -233,10 +233,9 @@ def _decode_frames(body: bytes) -> list:
     """Return (sequence, previous, last, bytes) of each frame of a segment."""
     offset, frames = 1, []
     for _ in range(body[0]):
-        name, previous, last, size = struct.unpack_from(">BqqH", body, offset)
+        name_length, previous, last, frame_length = struct.unpack_from(">BqqH", body, offset)
         offset += 19
-        frames.append(
-            (body[offset : offset + name].decode(), previous, last, body[offset + name : offset + name + size])
-        )
-        offset += name + size
+        start = offset + name_length
+        frames.append((body[offset:start].decode(), previous, last, body[start : start + frame_length]))
+        offset = start + frame_length
     return frames

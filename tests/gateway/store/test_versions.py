@@ -31,7 +31,7 @@ def rows(scene: Scene, stream: str = "hr") -> list[tuple[int, int, int]]:
     timeline = scene.store.versions.timeline("watch", stream)
     coverage, _ = scene.recorder.coverage_of("watch", stream)
     timeline.extend(coverage.end)
-    return [(row.version, row.first, row.last) for row in timeline.rows]
+    return [(row.version, row.first, row.last) for row in timeline.intervals]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -169,7 +169,7 @@ def test_ticks_that_windows_miss_stay_missing_where_they_overlap(windows: list[D
     timeline = Timeline()
     for window in windows:
         timeline.add(window)
-    assert timeline.rows == [row]
+    assert timeline.intervals == [row]
 
 
 def test_a_longer_window_of_an_earlier_version_is_not_lost_behind_one_of_a_later_version() -> None:
@@ -177,16 +177,16 @@ def test_a_longer_window_of_an_earlier_version_is_not_lost_behind_one_of_a_later
     timeline = Timeline()
     for window in (Drawn(0, 9, 1, 0), Drawn(0, 59, 2, 0, 15), Drawn(0, 14, 1, 0)):
         timeline.add(window)
-    assert timeline.rows == [Drawn(0, 14, 1, 0), Drawn(0, 59, 2, 0, 15)]
+    assert timeline.intervals == [Drawn(0, 14, 1, 0), Drawn(0, 59, 2, 0, 15)]
 
 
 def test_the_oldest_intervals_are_merged_or_forgotten() -> None:
-    timeline = Timeline(max_rows=4)
+    timeline = Timeline(max_intervals=4)
     for begin in range(0, 80, 10):
         timeline.add(Drawn(begin, begin + 4, 1, begin))
-    assert timeline.rows[0] == Drawn(0, 44, 1, 0)
-    assert len(timeline.rows) == 4
+    assert timeline.intervals[0] == Drawn(0, 44, 1, 0)
+    assert len(timeline.intervals) == 4
     for begin in range(80, 130, 10):
         timeline.add(Drawn(begin, begin + 4, 2, begin))
     later = [Drawn(begin, begin + 4, 2, begin) for begin in range(90, 130, 10)]
-    assert timeline.rows == later, "ticks that were not drawn are none of those since a change"
+    assert timeline.intervals == later, "ticks that were not drawn are none of those since a change"
