@@ -90,7 +90,10 @@ def test_homes_that_a_site_has_invented_are_no_members(helper: Helper) -> None:
 
 @pytest.mark.parametrize(
     "others",
-    [{"number": 4}, {"fleet": "away"}, {"device": "home-1"}, {"document": bytes(32)}, {"opening_key": bytes(32)}],
+    [
+        *({"window_number": 4}, {"fleet": "away"}, {"device": "home-1"}),
+        *({"document_digest": bytes(32)}, {"opening_key": bytes(32)}),
+    ],
 )
 def test_a_report_counts_only_where_its_device_meant_it(helper: Helper, others: dict[str, object]) -> None:
     """Replays of another window, fleet, device, document or key."""

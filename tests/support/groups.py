@@ -76,8 +76,8 @@ class Member:
         instead: Mapping[str, Any] | None = None,
     ) -> SealedMasks:
         """Masks for the helper; `instead` is what the header says otherwise, by the names of `header`."""
-        fields = {"fleet": document.fleet, "device": self.name, "document": document.digest, "number": number}
-        head = header(**{**fields, "opening_key": opening.digest, **(instead or {})})
+        fields = {"fleet": document.fleet, "device": self.name, "document_digest": document.digest}
+        head = header(**{**fields, "window_number": number, "opening_key": opening.digest, **(instead or {})})
         public = MLKEM768X25519PublicKey(
             MLKEM768PublicKey.from_public_bytes(opening.key[:1184]),
             X25519PublicKey.from_public_bytes(opening.key[1184:]),

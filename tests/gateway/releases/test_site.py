@@ -84,8 +84,8 @@ def test_beside_a_change_of_policy_more_is_told_until_the_new_promise_is_true(tm
 def test_a_weaker_policy_that_a_status_names_counts_before_its_first_frame(tmp_path: Path) -> None:
     strong, weak = promised(1, STRONG), promised(2)
     scene = bench(tmp_path, strong, weak)
-    rows = scene.scene.store.versions.timeline
-    running = InForce(scene.catalogue, rows=lambda device, stream: rows(device, stream).rows)
+    timeline = scene.scene.store.versions.timeline
+    running = InForce(scene.catalogue, rows=lambda device, stream: timeline(device, stream).intervals)
     scene.ledger.close()
     scene.open(running.history)
     scene.scene.record(*frames([20] * 11))

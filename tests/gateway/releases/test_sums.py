@@ -502,4 +502,4 @@ def test_a_report_is_dated_in_the_numbers_of_its_stream(site: Site, helper: Help
     for number in (7, 8):
         site.now_us = DOCUMENT.begins_us(number + 1)
         site.report(0, helper, 1, number=number, previous=-1 if number == 7 else 7)
-    assert site.store.versions.timeline(home, "power").rows == [Drawn(110, 129, 1, 0)]
+    assert site.store.versions.timeline(home, "power").intervals == [Drawn(110, 129, 1, 0)]

@@ -51,7 +51,7 @@ def test_frames_in_any_order_leave_the_same_intervals_and_a_restart_loses_none(l
     scene.reopen()
     assert rows(scene) == expected
     noises = {member.version: Noise.of(member) for member in TWO}
-    history = history_of(scene.store.versions.timeline("watch", "hr").rows, noises)
+    history = history_of(scene.store.versions.timeline("watch", "hr").intervals, noises)
     assert history.complete
     assert [span[:1] + span[2:] for span in history.spans][:-1] == expected[:-1]
     assert history.spans[-1].last is None
@@ -67,7 +67,7 @@ def test_frames_that_follow_one_another_write_nothing(location: Location) -> Non
     assert not scene.store.versions.changed
     scene.record(SymbolFrame(2, 79, 80, bytes(10), bits=1))
     assert scene.store.versions.changed == {("watch", "hr")}
-    assert scene.store.versions.timeline("watch", "hr").rows == [Drawn(0, 79, 1, 0), Drawn(80, 89, 2, 80)]
+    assert scene.store.versions.timeline("watch", "hr").intervals == [Drawn(0, 79, 1, 0), Drawn(80, 89, 2, 80)]
 
 
 def test_windows_count_where_there_are_no_symbols(location: Location) -> None:
@@ -77,7 +77,7 @@ def test_windows_count_where_there_are_no_symbols(location: Location) -> None:
         frame = WindowFrame(version, "hour", previous, index, index * 60, 60, observed, (30,))
         scene.receive([Received("watch", "hr", frame)])
     scene.reopen()
-    rows = scene.store.versions.timeline("watch", "hr").rows
+    rows = scene.store.versions.timeline("watch", "hr").intervals
     assert rows == [Drawn(0, 119, 1, 0), Drawn(120, 179, 1, 120, 10), Drawn(240, 359, 2, 180)]
     noises = {member.version: Noise.of(member) for member in COUNTS}
     spans = history_of(rows, noises).spans
