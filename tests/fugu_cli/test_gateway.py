@@ -138,16 +138,11 @@ def test_names_of_files_are_relative_to_the_file(tmp_path: Path) -> None:
     )
     settings = GatewayConfig.read(tmp_path / "gateway.toml")
     page = settings.page_settings()
-    assert (settings.store, settings.policies, settings.releases) == (
-        tmp_path / "s.db",
-        Path("/p"),
-        tmp_path / "r.toml",
-    )
+    files = (settings.store, settings.policies, settings.releases)
+    assert files == (tmp_path / "s.db", Path("/p"), tmp_path / "r.toml")
     assert settings.broker == Broker(ca_file=str(tmp_path / "ca.pem"))
-    assert settings.signed is not None
     assert settings.signed.roots == (tmp_path / "1", tmp_path / "2")
     assert settings.operator == replace(settings.broker, username="o", password_file=str(tmp_path / "secret"))
-    assert page is not None
     assert (page.page.login_file, page.ledger) == (tmp_path / "login", tmp_path / "s-ledger.db")
     assert page.broker == replace(settings.broker, cert_file=str(tmp_path / "c"), key_file=str(tmp_path / "k"))
 

@@ -111,11 +111,8 @@ def test_rows_without_a_reading_are_a_state_where_they_are_more_than_one_in_a_hu
     file.write_text("\n".join(["state,x", *(f"{'' if i == 50 else row}," for i, row in enumerate(rows))]) + "\n")
     document = fugu("plan", "model", file, "--json").json()
     (stream,) = document["streams"]
-    assert (len(stream["discretiser"]["states"]), stream["discretiser"]["missing"], stream["missing_share"]) == (
-        2,
-        None,
-        0.01,
-    )
+    assert (len(stream["discretiser"]["states"]), stream["discretiser"]["missing"]) == (2, None)
+    assert stream["missing_share"] == 0.01
     assert sum(map(sum, document["counts"])) == 97, "no transition is counted across it"
     rows = (rows * 2)[:199]
     gaps = (50, 51)

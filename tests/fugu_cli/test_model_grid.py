@@ -139,10 +139,8 @@ def test_silences_that_count_as_steps_are_told(fugu: Fugu, tmp_path: Path) -> No
     times = (0, 60, 120, 180, 9000, 9060, 9180, 9301)
     rows = [f"{moment},{place(number % 2, 0)}" for number, moment in enumerate(times)]
     (tmp_path / "w.csv").write_text("\n".join(["t,lat,lon", *rows, ""]))
-    assert (
-        "2 silences of more than two periods count as one step each"
-        in fugu("plan", "model", tmp_path / "w.csv", "--grid").out
-    )
+    shown = fugu("plan", "model", tmp_path / "w.csv", "--grid").out
+    assert "2 silences of more than two periods count as one step each" in shown
     assert "silences" not in fugu("plan", "model", tmp_path / "w.csv", "--grid", "--period", "60").out
 
 

@@ -184,7 +184,6 @@ def test_the_agent_replays_only_rows_that_were_held_back(fugu: Fugu, planned: tu
     assert isinstance(readings.values, np.ndarray)
     for tick in (0, 1, len(replayed) - 1):
         reading = opened.read(tick)
-        assert reading is not None
         assert reading.reveal() == readings.values[replayed[tick]]
     assert [opened.finished(tick) for tick in (len(replayed) - 1, len(replayed))] == [False, True], "told once only"
 

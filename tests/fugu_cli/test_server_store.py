@@ -62,10 +62,8 @@ def test_without_psycopg_it_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delitem(sys.modules, "gateway.store.postgresql", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     done = fugu("gateway", "history", "watch", "hr", "--store", "postgresql://fugu@127.0.0.1:1/home")
-    assert (done.code, done.err) == (
-        *(1,),
-        "fugu: a store on a server needs psycopg: pip install 'fugu-edge[postgres]'\n",
-    )
+    assert done.code == 1
+    assert done.err == "fugu: a store on a server needs psycopg: pip install 'fugu-edge[postgres]'\n"
 
 
 def test_the_ledger_is_beside_its_store(fugu: Fugu, tmp_path: Path) -> None:

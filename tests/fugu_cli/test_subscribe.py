@@ -153,10 +153,8 @@ def test_a_signal_ends_it_in_order(broker: Mosquitto, tmp_path: Path, number: si
 def test_a_reader_that_leaves_is_no_error(broker: Mosquitto) -> None:
     with device(broker) as running:
         process = start(broker)
-        assert process.stdout is not None
         process.stdout.close()
         publish_until(running, lambda: process.poll() is not None)
-    assert process.stderr is not None
     assert (process.returncode, process.stderr.read()) == (0, b"")
 
 
@@ -164,17 +162,15 @@ def test_a_reader_that_leaves_is_no_error(broker: Mosquitto) -> None:
 def test_a_broker_that_is_down_is_named_and_waited_for() -> None:
     command = [sys.executable, "-m", "fugu", "subscribe", "--fleet", "home", "--broker", "127.0.0.1:1"]
     done = subprocess.run([*command, "--timeout", "3.5"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (
-        1,
-        "",
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
         "fugu: no broker at 127.0.0.1:1: Connection refused; waiting for fleet home\n"
-        "fugu: no broker at 127.0.0.1:1: Connection refused\n",
+        "fugu: no broker at 127.0.0.1:1: Connection refused\n"
     )
 
 
 def test_a_fleet_that_is_not_there_is_said_and_waited_for(broker: Mosquitto) -> None:
     process = start(broker, "--count", "1")
-    assert process.stderr is not None
     line = process.stderr.readline().decode()
     assert line == f"fugu: nothing from 127.0.0.1:{broker.port} in 3 s; waiting for fleet home\n"
     with device(broker) as running:

@@ -72,18 +72,14 @@ def check(plan: AutoPlan) -> None:
         )
         return
     assert 2.0 * recommended.expected_error <= recommended.guess_error
-    assert recommended.held_back_error is not None
     assert recommended.held_back_error <= recommended.error_95
-    assert recommended.attack is not None
     assert recommended.attack.low <= recommended.attack.success <= recommended.attack.high <= recommended.attack.ceiling
     policy = auto_policy(plan)
     assert policy.verify(recommended.epsilon).epsilon <= recommended.epsilon
     assert policy.guarantee.adversary == recommended.adversary
     if recommended.kind == "windows":
-        assert (Fraction(policy.windows[0].scale), policy.windows[0].length) == (
-            recommended.scale,
-            recommended.window_ticks,
-        )
+        [window] = policy.windows
+        assert (Fraction(window.scale), window.length) == (recommended.scale, recommended.window_ticks)
         assert policy.table is None
 
 
@@ -170,7 +166,6 @@ def test_the_state_now_is_not_useful_at_epsilon_1_and_the_plan_says_what_would_b
     majority = 1.0 - best.guess_error
     assert f"naming the likelier state is right {percent(majority)} of the time" in words
     assert "At epsilon 1 nobody can be right more often than 73 %" in words
-    assert plan.least_epsilon is not None
     assert f"at which an answer may be useful is {plan.least_epsilon:g}: a randomised symbol" in words
 
 
@@ -246,7 +241,6 @@ def test_an_attacker_who_gained_nothing_on_few_blocks_is_not_the_strongest(monke
     assert calls[-1] == (6_000, {"learned levels", "2 learned regimes", "supervised"}), "all of it, by all who learn"
     ways = [learned.furthest for learned in plan.recommended.learners]
     assert (len(ways), set(ways)) == (6, {3.0, 4.0, 5.0, 6.0, 7.0}), "each draw has its own"
-    assert plan.recommended.learner is not None
     assert plan.recommended.learner.furthest == 7.0
 
 
@@ -268,7 +262,6 @@ def test_too_few_answers_are_no_verdict_on_every_epsilon(chain_plan: AutoPlan) -
     few = [curve._replace(candidate=replace(curve.candidate, judged=3)) for curve in chain_plan.curves]
     assert least_epsilon(few, chain_plan.question) is None
     too_small = too_few(few, chain_plan.question)
-    assert too_small is not None
     assert too_small[1] == chain_plan.question.epsilon
     enough = [curve for curve in chain_plan.curves if curve.candidate.judged >= LEAST_JUDGED]
     assert enough
@@ -285,8 +278,6 @@ def test_too_few_answers_are_no_verdict_on_every_epsilon(chain_plan: AutoPlan) -
 @pytest.mark.long
 def test_a_plan_says_how_far_odds_move_of_who_knows_the_habits_and_of_who_learns_them(chain_plan: AutoPlan) -> None:
     chosen = (plan := chain_plan).recommended
-    assert chosen.known_chain is not None
-    assert chosen.known_chain.furthest is not None
     assert 1.0 < chosen.known_chain.furthest < math.exp(chosen.epsilon)
     [sentence] = [sentence for sentence in verdict(plan) if "already knows the habits" in sentence]
     assert f"by a factor of at most {chosen.known_chain.furthest:.2g}." in sentence
@@ -336,8 +327,6 @@ def test_slow_regimes_are_covered(chain_plan: AutoPlan) -> None:
         next(candidate.scale for candidate in each.candidates if candidate.kind == "windows")
         for each in (chain_plan, plan)
     ]
-    assert scales[0] is not None
-    assert scales[1] is not None
     assert scales[1] > 2 * scales[0]
 
 
@@ -383,7 +372,6 @@ def test_a_share_of_some_minutes_of_heartbeats_is_within_5_percent() -> None:
     assert recommended.kind == "windows"
     assert (recommended.window_ticks or 0) <= 300
     assert recommended.expected_error <= 0.05
-    assert recommended.held_back_error is not None
     assert recommended.held_back_error <= 0.05
 
 

@@ -58,11 +58,9 @@ def test_a_slow_walk_gets_a_plain_no_with_true_numbers(tmp_path: Path) -> None:
     assert len(plan.candidates) == len(plan.curves) == len(plan.sides) >= 2
     for candidate in plan.candidates:
         assert (candidate.kind, candidate.unit, candidate.adversary) == ("points", "metres", "universal")
-        assert candidate.point_epsilon is not None
         assert 0.0 < candidate.point_epsilon < candidate.epsilon <= 1.0
         assert 2.0 * candidate.expected_error > candidate.guess_error
         assert 500.0 < candidate.guess_error < 4_000.0
-        assert candidate.held_back_error is not None
         assert candidate.held_back_error <= candidate.error_95
     with pytest.raises(PlanningError, match="nothing is recommended"):
         place_policy(plan)
@@ -75,9 +73,7 @@ def test_places_that_forget_quickly_get_points_whose_policy_keeps_the_epsilon_of
     assert recommended.kind == "points"
     assert recommended in plan.candidates
     assert 2.0 * recommended.expected_error <= recommended.guess_error
-    assert recommended.held_back_error is not None
     assert recommended.held_back_error <= recommended.error_95
-    assert recommended.attack is not None
     assert recommended.attack.success <= recommended.attack.high
     assert recommended.attack.guess < recommended.attack.success <= recommended.attack.ceiling
     assert recommended.epsilon == pytest.approx(8.0, rel=1e-4)
@@ -87,11 +83,9 @@ def test_places_that_forget_quickly_get_points_whose_policy_keeps_the_epsilon_of
     assert verify_stream(policy).epsilon <= recommended.epsilon
     assert policy.stream_loss.epsilon == recommended.epsilon
     assert policy.epsilon == recommended.point_epsilon
-    assert plan.spec is not None
     assert recommended.point_epsilon is not None
     assert stream(plan.spec.transition, recommended.point_epsilon) <= recommended.epsilon
     chains = recommended.chains
-    assert chains is not None
     assert chains.states == len(plan.spec.names)
     worst = 2.0 * recommended.point_epsilon
     assert (

@@ -38,13 +38,10 @@ def cut(states: Ints, gone: Ints) -> Cut:
 def test_gaps_are_dependent_independent_or_too_few_to_tell() -> None:
     states, drawn = simulated(30_000, 1), np.random.default_rng(2).random(30_000)
     even = gaps_of([cut(states, drawn < 0.02)], None)
-    assert even is not None
     assert (even.number > 400, even.independent, even.dependent) == (True, True, False)
     more = gaps_of([cut(states, drawn < np.where(states == 1, 0.03, 0.01))], None)
-    assert more is not None
     assert (more.independent, more.dependent) == (False, True)
     few = gaps_of([cut(states[:600], drawn[:600] < 0.02)], None)
-    assert few is not None
     assert (few.number < 20, few.independent, few.dependent) == (True, False, False)
     assert gaps_of([cut(states, drawn < 0.0)], None) is None
     named = gaps_of([Cut(np.where(drawn < 0.02, 2, states), np.zeros(30_000, dtype=np.int64))], 2)
@@ -56,7 +53,6 @@ def test_a_test_of_independence_errs_as_often_as_it_says() -> None:
     for seed in range(60):
         states, drawn = simulated(4_000, 100 + seed), np.random.default_rng(200 + seed).random(4_000)
         gaps = gaps_of([cut(states, drawn < 0.02)], None)
-        assert gaps is not None
         dependents.append(gaps.dependent)
     assert sum(dependents) <= 9
 

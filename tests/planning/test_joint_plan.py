@@ -129,7 +129,6 @@ def test_the_loss_is_divided_for_equal_errors_of_shares_or_as_asked() -> None:
     half = joint_plan(STICKY, 1.0, "universal", [COUNT], 0.5)
     alone = joint_plan(STICKY, 1.0, "universal", [COUNT])
     assert float(half.windows[0].rate) / float(alone.windows[0].rate) == pytest.approx(0.5, rel=1e-6)
-    assert half.windows_loss is not None
     assert half.windows_loss.epsilon < half.loss.epsilon
 
 
@@ -138,10 +137,8 @@ def test_symbols_beside_next_to_nothing_are_those_of_a_stream_alone() -> None:
     """With q + r < 1 each direction has its own ratio, and the windows take from both what they add."""
     tiny = WantedWindow("tiny", 10, (1,), share=1e-6)
     table = joint_plan(STICKY, 1.0, "informed", [tiny], 1.0 - 1e-6).table
-    assert table is not None
     assert np.allclose(table.weights(), calibrate(STICKY, 1.0, "informed", slack=True).table.weights(), rtol=1e-4)
     kary = joint_plan(THREE, 1.0, "universal", [tiny], 1.0 - 1e-6).table
-    assert kary is not None
     assert np.allclose(kary.weights(), calibrate(THREE, 1.0, "universal", slack=True).table.weights(), rtol=1e-4)
 
 
@@ -173,7 +170,6 @@ def test_what_whoever_sees_windows_alone_learns_is_declared_beside_symbols_only(
     beside = policy(joint_plan(STICKY, 1.0, "informed", [COUNT], 0.5), latency_seconds=30.0)
     assert beside.frame_ticks == 30
     alone = beside.windows_guarantee
-    assert alone is not None
     assert alone.epsilon < 1.0
     assert beside.verify_windows() is not None
     only = policy(joint_plan(STICKY, 1.0, "informed", [COUNT]))

@@ -70,7 +70,6 @@ def test_a_profile_is_recommended_where_nothing_else_is_useful(profile_plan: Aut
     recommended = profile_plan.recommended
     assert (recommended.kind, recommended.answers, recommended.window_ticks) == ("windows", "profile", 14 * 48)
     assert 2.0 * recommended.expected_error <= recommended.guess_error
-    assert recommended.held_back_error is not None
     assert recommended.held_back_error <= recommended.error_95
     assert {other.answers for other in profile_plan.candidates} == {"share", "profile"}
     assert not any(2.0 * o.expected_error <= o.guess_error for o in profile_plan.candidates if o.answers == "share")
@@ -82,7 +81,6 @@ def test_a_profile_is_recommended_where_nothing_else_is_useful(profile_plan: Aut
 def test_its_policy_is_that_of_a_profile_and_passes_a_devices_check(profile_plan: AutoPlan) -> None:
     policy = auto_policy(profile_plan, Target(epoch=SINCE))
     (window,) = policy.windows
-    assert window.blocks is not None
     assert (window.blocks.zone, window.blocks.seconds) == ("UTC", 4 * 3600)
     assert (Fraction(window.scale), window.length) == (profile_plan.recommended.scale, 14 * 48)
     assert policy.verify(1.0).epsilon <= 1.0
@@ -96,7 +94,6 @@ def test_parts_of_the_day_are_of_the_zone_that_is_asked_for() -> None:
     question = Question(want="profile", blocks="12h/America/New_York", days=10, protect=0)
     plan = plan_auto(habit(), question, np.random.default_rng(1))
     assert [candidate.window_ticks for candidate in plan.candidates] == [480]
-    assert plan.candidates[0].blocks is not None
     assert plan.candidates[0].blocks.labels == ("00:00-12:00", "12:00-24:00")
     if plan.recommended.kind != "none":
         assert auto_policy(plan, Target(epoch=SINCE)).windows[0].blocks is not None
@@ -112,7 +109,6 @@ def test_coarser_parts_are_tried_where_parts_of_four_hours_are_of_no_use() -> No
     assert any("For another zone, add it as in --blocks 6h/Europe/Berlin" in sentence for sentence in verdict(plan))
     assert {curve.candidate.blocks.seconds // 3600 for curve in plan.curves if curve.candidate.blocks} == {4, 6}
     [window] = auto_policy(plan, Target(epoch=SINCE)).windows
-    assert window.blocks is not None
     assert (window.blocks.seconds, window.blocks.zone) == (6 * 3600, "UTC")
 
 
@@ -135,18 +131,15 @@ def test_ticks_have_the_times_of_their_rows(tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("t,value\n" + "".join(f"{1000 + 60 * n},{n % 2}\n" for n in range(40) if n != 7))
     even = read_readings(rows)
-    assert even.moments is not None
     assert even.moments.tolist() == [1000 + 60 * n for n in range(40)]
     changes = tmp_path / "changes.csv"
     changes.write_text(
         "last_changed,state\n2026-03-01T00:00:00+01:00,on\n2026-03-01T00:02:30+01:00,off\n2026-03-01T00:04:10+01:00,on\n"
     )
     log = read_readings(changes, ReadOptions(period=60.0))
-    assert log.moments is not None
     assert log.moments.tolist() == [SINCE - 3600 + 60 * n for n in range(len(log.segments))]
     assert (even.offsets, log.offsets) == ((), ("+01:00",))
     both = join_readings([even, even])
-    assert both.moments is not None
     assert both.moments.tolist() == 2 * even.moments.tolist()
     assert join_readings([even, even._replace(moments=None)]).moments is None
 

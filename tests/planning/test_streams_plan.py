@@ -108,11 +108,9 @@ def test_planned_one_by_one_they_lose_more(model: ChainModel) -> None:
     """Tables that keep epsilon 1 each for their own chains, enumerated together."""
     plan = plan_streams(request(model, "ignorant", is_known=True), ticks=2000)
     rates = [stream.alone for stream in plan.streams]
-    assert plan.apart is not None
     assert plan.apart > 1.3
     tables = []
     for rate in rates:
-        assert rate is not None
         assert rate > plan.streams[0].rate
         weight = math.ceil(2.0**32 / (math.exp(rate) + 1.0))
         tables.append(NoiseTable.binary(weight, weight))
@@ -136,8 +134,6 @@ def test_shares_divide_what_a_tick_may_tell(model: ChainModel) -> None:
     even = plan_streams(request(model), ticks=2000).streams
     assert even[0].rate == even[1].rate
     assert motion.rate < even[0].rate < light.rate
-    assert light.utility is not None
-    assert even[0].utility is not None
     assert light.utility.bits_per_reading > even[0].utility.bits_per_reading
 
 

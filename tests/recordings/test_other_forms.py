@@ -37,6 +37,12 @@ def read(file: Path, **options: object) -> Readings:
     return read_readings(file, read_options(**options))  # type: ignore[arg-type]
 
 
+def refused(words: str, file: Path, **options: object) -> None:
+    """Hold that a file is refused with these words, a pattern."""
+    with pytest.raises(FuguError, match=words):
+        read(file, **options)
+
+
 def question(file: Path, **options: object) -> tuple[str, list[tuple[str, ...]]]:
     """The rule that asks, and the words of its options."""
     with pytest.raises(QuestionError) as caught:
@@ -74,7 +80,6 @@ TIMES: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("name", TIMES)
 def test_times_are_read_as_they_are_written(tmp_path: Path, name: str) -> None:
     readings = read(written(tmp_path, "time;W", lambda time, value: f"{TIMES[name](time)};{value}"))
-    assert readings.moments is not None
     assert readings.moments.tolist() == MINUTES
     assert np.array_equal(readings.values, VALUES)
 
@@ -85,14 +90,12 @@ def test_times_are_read_as_they_are_written(tmp_path: Path, name: str) -> None:
 def test_days_and_times_are_joined(tmp_path: Path, head: str, form: str) -> None:
     head = f"{head};{'time' if head == 'date' else 'Uhrzeit'};W"
     readings = read(written(tmp_path, head, lambda time, value: f"{at(form)(time)};{value}"))
-    assert readings.moments is not None
     assert readings.moments.tolist() == MINUTES
 
 
 def test_numbers_that_only_look_like_dates_are_numbers(tmp_path: Path) -> None:
     """Seconds since some start go through values that no date has."""
     readings = read(written(tmp_path, "time;W", lambda time, value: f"{time - START + 20_260_301};{value}"))
-    assert readings.moments is not None
     assert readings.moments[:2].tolist() == [20_260_301, 20_260_361]
 
 
@@ -162,8 +165,8 @@ def test_points_before_three_digits_are_thousands_or_decimals_and_refused(tmp_pa
     def german(value: float) -> str:
         return f"{round(value) - 1_000:,}".replace(",", ".")
 
-    with pytest.raises(FuguError, match=r"a separator before three digits, .*thousands without a separator"):
-        read(written(tmp_path, "time;W", lambda time, value: f"{time};{german(value)}"))
+    file = written(tmp_path, "time;W", lambda time, value: f"{time};{german(value)}")
+    refused(r"a separator before three digits, .*thousands without a separator", file)
 
 
 def comma(value: float) -> str:
@@ -178,8 +181,7 @@ def test_few_thousands_among_decimal_commas_are_thousands(tmp_path: Path, thousa
     rows = dict(zip(MINUTES, [1_000.0, *values[1:]], strict=True))
     file = written(tmp_path, "time;W", lambda time, _: f"{time};{comma(rows[time])}")
     if thousands == 1:
-        with pytest.raises(FuguError, match="a separator before three digits"):
-            read(file)
+        refused("a separator before three digits", file)
     else:
         assert np.array_equal(read(file).values, [*rows.values()])
 
@@ -187,8 +189,7 @@ def test_few_thousands_among_decimal_commas_are_thousands(tmp_path: Path, thousa
 def test_a_decimal_point_and_a_decimal_comma_beside_thousands_are_refused(tmp_path: Path) -> None:
     """1.5 became 15 where the decimals of others had a comma."""
     file = written(tmp_path, "time;W", lambda time, value: f"{time};{1.5 if time == MINUTES[5] else comma(value)}")
-    with pytest.raises(FuguError, match="a separator before three digits"):
-        read(file)
+    refused("a separator before three digits", file)
 
 
 @pytest.mark.parametrize("unit", ["s", "O"])
@@ -200,8 +201,7 @@ def test_numbers_in_several_units_and_slips_of_the_pen_are_refused(tmp_path: Pat
         "time;W",
         lambda time, value: f"{time};{value} {unit if time in wrong else 'min' if unit == 's' else ''}",
     )
-    with pytest.raises(FuguError, match="column W has numbers in 2 units" if unit == "s" else "line 9, column W"):
-        read(file)
+    refused("column W has numbers in 2 units" if unit == "s" else "line 9, column W", file)
 
 
 @pytest.mark.parametrize("values", [2, ROWS])
@@ -209,8 +209,7 @@ def test_numbers_with_and_without_a_unit_are_refused(tmp_path: Path, values: int
     """45 % beside 0.45 became 45 beside 0.45."""
     cells = {time: f"{row % values}%" if row % 3 else f"{row % values / 100}" for row, time in enumerate(MINUTES)}
     file = written(tmp_path, "time,W", lambda time, _: f"{time},{cells[time]}")
-    with pytest.raises(FuguError, match="column W has numbers in 2 units, where none counts as one"):
-        read(file)
+    refused("column W has numbers in 2 units, where none counts as one", file)
 
 
 @pytest.mark.parametrize("names", ["value,value", "Value,value", "state,state", "value,value_2"])
@@ -237,8 +236,7 @@ def test_a_document_of_columns_is_refused_in_one_line(tmp_path: Path, columns: t
     times, values = (cells if columns is list else dict(enumerate(cells)) for cells in (MINUTES, VALUES))
     document = {"time": times, "value": values}
     (tmp_path / "mine.json").write_text(json.dumps(document))
-    with pytest.raises(FuguError, match=r"JSON in no form that is known.*of columns write CSV"):
-        read(tmp_path / "mine.json")
+    refused(r"JSON in no form that is known.*of columns write CSV", tmp_path / "mine.json")
 
 
 @pytest.mark.parametrize(
@@ -266,8 +264,7 @@ def test_rows_without_a_time_and_a_reading_are_left_out_and_told(tmp_path: Path)
     assert np.array_equal(readings.values, VALUES)
     assert ("2 rows without a time and a reading: left out" in readings.notes, readings.rows) == (True, None)
     file.write_text("\n".join([*lines[:5], ";7;Ann", *lines[5:], ""]))
-    with pytest.raises(FuguError, match="line 6, column time is no time"):
-        read(file, column="W")
+    refused("line 6, column time is no time", file, column="W")
 
 
 def test_columns_with_decimal_commas_are_no_keys_of_sensors(tmp_path: Path) -> None:
@@ -301,8 +298,7 @@ def test_what_breaks_off_and_headers_that_come_again_are_left_out_and_told(tmp_p
     assert "the header comes again 1 times: left out" in readings.notes
     assert f"line {ROWS + 3}, the last, breaks off: left out" in readings.notes
     file.write_text(f"{file.read_text()}\n")
-    with pytest.raises(FuguError, match=f"line {ROWS + 3} has 1 columns, not 2"):
-        read(file)
+    refused(f"line {ROWS + 3} has 1 columns, not 2", file)
 
 
 @pytest.mark.parametrize("head", ["time,W", "time,W,", ",time,W", "row,time,W"])
@@ -360,8 +356,7 @@ def test_times_beyond_the_calendar_are_left_out_or_no_times(
     form = at("%d.%m.%Y %H:%M" if "." in last else "%b %d, %Y %H:%M" if "Dec" in last else "%Y-%m-%d %H:%M:%S")
     file = written(tmp_path, "time;W", lambda time, value: f"{form(time)};{value}", end=f"{last};1500.5\n")
     if left_out is None:
-        with pytest.raises(FuguError, match=f"line {ROWS + 2}, column time is no time"):
-            read(file, zone=zone)
+        refused(f"line {ROWS + 2}, column time is no time", file, zone=zone)
     else:
         assert any(left_out in note for note in read(file, zone=zone).notes)
 
@@ -370,8 +365,12 @@ def test_too_many_ticks_are_refused_in_whatever_order_parts_come(tmp_path: Path)
     """The second part is earlier, so that no time goes by from the first row to the last."""
     rows = [f"{begin + 60 * row},{row % 7},{begin}" for begin in (START, START - 9_000_000) for row in range(1_000)]
     (tmp_path / "mine.csv").write_text("\n".join(["time,value,seg", *rows]))
-    with pytest.raises(FuguError, match=r"^mine\.csv: more than 5000000 ticks of 0\.01 s: give a longer --period"):
-        read(tmp_path / "mine.csv", period=0.01, rows="samples")
+    refused(
+        r"^mine\.csv: more than 5000000 ticks of 0\.01 s: give a longer --period",
+        tmp_path / "mine.csv",
+        period=0.01,
+        rows="samples",
+    )
 
 
 def test_a_plain_file_has_names_as_they_are(tmp_path: Path) -> None:

@@ -252,7 +252,6 @@ def test_a_local_hour_that_comes_twice_is_told_apart_and_said(
     rows = [f"{t.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M:%S},{k * 7 % 11}.5" for k, t in enumerate(times)]
     file = write(tmp_path / "n.csv", "time,value", rows[::-1] if newest_first else rows)
     readings = read_readings(file, read_options(zone=zone))
-    assert readings.moments is not None
     assert readings.moments.tolist() == [time.timestamp() for time in times]
     assert readings.values.tolist() == [k * 7 % 11 + 0.5 for k in range(150)]
     assert any(note.startswith(f"{number} rows are in local hours that come twice") for note in readings.notes)
