@@ -4,6 +4,7 @@ Neither store nor ledger can be replaced or restored unnoticed: each has a rando
 store also holds the number of the newest entry that may have been published, and each stream's last released tick. The
 order is always the same: a release's charge in the ledger, its number in the store, publication. So the ledger's newest
 entry is never older than the store's. If it is, an old ledger was restored, and entries that it lacks were published.
+Nor is the store's older than a published one, unless an old store was restored.
 If store and ledger do not fit, the only way on is `resume`. Then nothing more is released about ticks that may have
 been released.
 """
@@ -85,7 +86,7 @@ class ReleaseRecord:
     def bind(self, ledger: Ledger) -> None:
         """Check that a ledger is the store's own and newest one; if neither has published, write each into the other.
 
-        Raises LedgerError, one line that says what to do, if the ledger is not the store's, or is an old copy.
+        Raises LedgerError, one line that says what to do, if the ledger is not the store's, or one is an old copy.
         """
         store_identity, _, entry = self._releases.ledger_record()
         if not entry and not ledger.newest_entry:
@@ -99,7 +100,8 @@ class ReleaseRecord:
 
     def problem(self, ledger: Ledger) -> str:
         """The reason why a ledger and this store do not fit, or ''. A gateway may be running."""
-        store_identity, identity, entry = self._releases.ledger_record()  # read first: the ledger is ahead of the store
+        published = max(ledger.newest_published(0), default=0)  # read first: the store is ahead of what is published
+        store_identity, identity, entry = self._releases.ledger_record()  # read next: the ledger is ahead of the store
         if not entry and not ledger.newest_entry:
             return ""
         if entry and ledger.binding.identity != identity:
@@ -108,6 +110,8 @@ class ReleaseRecord:
             return "the ledger has charged releases of another store"
         if (newest := ledger.newest_entry) < entry:
             return f"the ledger ends with entry {newest}, and entry {entry} may have been published: it is old"
+        if entry < published:
+            return f"the store knows of releases up to entry {entry}, and entry {published} was published: it is old"
         return ""
 
     def note(self, ledger: Ledger, entry_number: int) -> None:

@@ -206,6 +206,20 @@ def test_a_replaced_store_leads_to_no_window_twice(site: Path) -> None:
     assert released(site, 40) == 2
 
 
+def test_a_store_that_was_put_back_alone_is_refused(site: Path) -> None:
+    """Devices have forgotten the frames that it lacks, and nobody was told."""
+    released(site, 0)
+    shutil.copy(site / "s.sqlite", site / "backup")
+    released(site, 20)
+    shutil.copy(site / "backup", site / "s.sqlite")
+    with pytest.raises(
+        LedgerError, match="the store knows of releases up to entry 1, and entry 2 was published: it is"
+    ):
+        released(site, 40)
+    assert resume_ledger(site / "l.sqlite", site / "s.sqlite") == [("watch", "hr", 40)]
+    assert released(site, 40) == 3
+
+
 def resumed(fugu: Fugu, site: Path, *options: object) -> Done:
     return fugu("gateway", "ledger", "resume", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite", *options)
 
