@@ -13,8 +13,21 @@ from html import escape
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 __all__ = [
-    *("Lane", "Look", "Marks", "Plot", "Shape", "certainty_lane", "lanes_document", "lanes_svg", "part_shapes"),
-    *("percent_marks", "room_beside", "share_scale", "share_shapes", "shares_lane", "time_marks"),
+    "Lane",
+    "Look",
+    "Marks",
+    "Plot",
+    "Shape",
+    "certainty_lane",
+    "lanes_document",
+    "lanes_svg",
+    "part_shapes",
+    "percent_marks",
+    "room_beside",
+    "share_scale",
+    "share_shapes",
+    "shares_lane",
+    "time_marks",
 ]
 
 Look: TypeAlias = Literal["stays", "leaves", "attacker"]

@@ -22,8 +22,16 @@ from fugu.mqtt import Broker
 from gateway.store.location import Location, ledger_beside, store_location
 
 __all__ = [
-    *("SESSION_SECONDS", "FleetConfig", "GatewayConfig", "Keep", "Listen", "PageConfig", "PageFile", "PageSettings"),
-    *("Place", "FuguError"),
+    "SESSION_SECONDS",
+    "FleetConfig",
+    "FuguError",
+    "GatewayConfig",
+    "Keep",
+    "Listen",
+    "PageConfig",
+    "PageFile",
+    "PageSettings",
+    "Place",
 ]
 
 

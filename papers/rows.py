@@ -8,8 +8,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 __all__ = [
-    *("Basis", "Chart", "Drawing", "Found", "Line", "Row", "Setting", "Target", "Value"),
-    *("at_most", "lines_through"),
+    "Basis",
+    "Chart",
+    "Drawing",
+    "Found",
+    "Line",
+    "Row",
+    "Setting",
+    "Target",
+    "Value",
+    "at_most",
+    "lines_through",
 ]
 
 Value: TypeAlias = float | str

@@ -13,8 +13,16 @@ from typing import TextIO
 from fugu.contract.errors import FuguError, Reason
 
 __all__ = [
-    *("CERTIFICATE_DAYS", "certificate_end", "create_private", "hold", "is_held", "naming", "new_folder"),
-    *("read_text", "write_public", "write_secret"),
+    "CERTIFICATE_DAYS",
+    "certificate_end",
+    "create_private",
+    "hold",
+    "is_held",
+    "naming",
+    "new_folder",
+    "read_text",
+    "write_public",
+    "write_secret",
 ]
 
 CERTIFICATE_DAYS = 30

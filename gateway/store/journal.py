@@ -27,7 +27,16 @@ from fugu.contract.sentences import instant
 from gateway.store.symbols import Bytes, Columns
 
 __all__ = [
-    *("Arrivals", "Heard", "Received", "Streams", "grown", "newest_tick", "parse", "tick_at", "time_us", "wall_time")
+    "Arrivals",
+    "Heard",
+    "Received",
+    "Streams",
+    "grown",
+    "newest_tick",
+    "parse",
+    "tick_at",
+    "time_us",
+    "wall_time",
 ]
 
 
