@@ -128,7 +128,7 @@ class Alone:
         Recorder(store, catalogue, self._settings.lag, Counter()).seal(now=True)
 
     def _add_frame_parts(
-        self, loop: Loop, needed: Callable[[], dict[tuple[str, str], int]], may_forget: Callable[[], bool]
+        self, loop: Loop, needed_ticks: Callable[[], dict[tuple[str, str], int]], may_forget: Callable[[], bool]
     ) -> tuple[Recorder, Monitor]:
         """Make the parts that take frames. Return the recorder and the monitor."""
         settings, enrolled = self._settings, loop.enrolled
@@ -136,7 +136,7 @@ class Alone:
         catalogue.retire(store.policy_documents())
         recorder = Recorder(store, catalogue, settings.lag, counters, loop.usage)
         monitor = loop.make_monitor([device for device in catalogue.names() if recorder.has_frames(device)])
-        table_bytes, key = (None, None) if enrolled is None else (enrolled.table_bytes, enrolled.key)
+        table_bytes, key_of = (None, None) if enrolled is None else (enrolled.table_bytes, enrolled.key)
         stopping = None
         if settings.on_conflict != "alarm" and (enrolled is None or (stopping := enrolled.stopping) is None):
             raise FuguError("to stop devices the gateway needs the fleet's registry and the gateway's key")
@@ -148,14 +148,14 @@ class Alone:
             loop.parts.append(TableSender(store, catalogue, recorder.points, link, counters, table_bytes=table_bytes))
         if stopping is not None:
             loop.parts.append(contradictions)
-        publisher = Publisher(link, settings.fleet, store, recorder, counters, key=key)
+        publisher = Publisher(link, settings.fleet, store, recorder, counters, key_of=key_of)
         callbacks = publisher.born, monitor.note_refusal, monitor.note_frames
         if enrolled is not None or catalogue.groups():
             from gateway.loop.sums import Reports
 
             loop.parts.append(Reports(store, catalogue, recorder, counters, *callbacks))
         loop.parts.append(publisher)
-        retention_args = settings.keep, store, catalogue, recorder, needed, settings.lag, counters
+        retention_args = settings.keep, store, catalogue, recorder, needed_ticks, settings.lag, counters
         loop.parts.append(Retention(*retention_args, may_forget=may_forget))
         return recorder, monitor
 
@@ -166,8 +166,8 @@ class Alone:
         has_left = (lambda _device: False) if enrolled is None else enrolled.has_left
         is_enrolled = (lambda _device: False) if enrolled is None else enrolled.has
         hold_refusals = partial(monitor.hold, AlarmCode.POLICY_REFUSED)
-        arguments = (link, catalogue, store.versions, counters, has_left, hold_refusals, is_enrolled)
-        describing = Describing(*arguments, shared=self.shares)
+        describing_args = (link, catalogue, store.versions, counters, has_left, hold_refusals, is_enrolled)
+        describing = Describing(*describing_args, shared=self.shares)
         loop.parts.append(describing)
         loop.parts.append(SharedSubscriptions(catalogue, partial(monitor.hold, AlarmCode.SUBSCRIPTIONS)))
         if enrolled is not None and settings.signed is not None:

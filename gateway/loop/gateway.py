@@ -409,12 +409,12 @@ class Gateway:
 
     def _hear(self, message: Message) -> bool:
         """Give a message to the parts until one takes it. Return whether a part took it."""
-        start, is_taken = time.perf_counter(), False
+        start_time, is_taken = time.perf_counter(), False
         try:
             is_taken = any(part.heard(message) for part in self._parts_by_call["heard"])
         except (DatabaseError, LedgerError) as error:
             self._store_failed(error)
-        self._usage.add(message.topic, time.perf_counter() - start, frameless=is_taken)
+        self._usage.add(message.topic, time.perf_counter() - start_time, frameless=is_taken)
         return is_taken
 
     def _share_usage(self) -> None:

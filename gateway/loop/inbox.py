@@ -129,8 +129,8 @@ class Inbox:
 
     def note_costs(self, seconds: Mapping[str, float]) -> None:
         """Note each device's seconds of a round, which limit the number of its messages in later rounds."""
-        for device, count in self._served.items():
-            cost = max(seconds.get(device, 0.0) / count, self._costs.pop(device, 0.0) / 2)
+        for device, message_count in self._served.items():
+            cost = max(seconds.get(device, 0.0) / message_count, self._costs.pop(device, 0.0) / 2)
             if cost * _AT_ONCE > _SECONDS:
                 self._costs[device] = cost
         self._served.clear()
@@ -254,17 +254,17 @@ _MAX_TOPIC = 256
 
 def is_oversized(message: Message) -> bool:
     """Return whether a message is larger than any valid message on its topic."""
-    size = len(message.payload)
-    if size <= MAX_PAYLOAD_BYTES:
+    payload_bytes = len(message.payload)
+    if payload_bytes <= MAX_PAYLOAD_BYTES:
         return len(message.topic) > _MAX_TOPIC
     if message.payload[:1] == _POINTS:
-        return size > MAX_POINTS_BYTES
-    parts = message.topic.split("/", 5)
-    if parts[3:4] == ["group"]:
-        return size > MAX_ANSWER_BYTES
-    if parts[4:5] == ["report"]:
-        return size > MAX_REPORT_BYTES
-    return size > MAX_STATUS_BYTES or parts[4:] != ["status"]
+        return payload_bytes > MAX_POINTS_BYTES
+    topic_levels = message.topic.split("/", 5)
+    if topic_levels[3:4] == ["group"]:
+        return payload_bytes > MAX_ANSWER_BYTES
+    if topic_levels[4:5] == ["report"]:
+        return payload_bytes > MAX_REPORT_BYTES
+    return payload_bytes > MAX_STATUS_BYTES or topic_levels[4:] != ["status"]
 
 
 class Used(NamedTuple):
@@ -334,11 +334,11 @@ class Ingest:
         messages, and frames that fail this check, are read one by one. A wrong message is refused with its reason.
         """
         slots = np.array([self._streams.topics.get(message.topic, -1) for message in messages], dtype=np.int64)
-        rows = np.flatnonzero(slots >= 0)
-        columns, is_frame = parse([messages[row].payload for row in rows.tolist()])
-        is_passed = self._streams.valid_rows(slots[rows], columns, is_frame, self._now_us())
+        symbol_candidates = np.flatnonzero(slots >= 0)
+        columns, is_frame = parse([messages[row].payload for row in symbol_candidates.tolist()])
+        is_passed = self._streams.valid_rows(slots[symbol_candidates], columns, is_frame, self._now_us())
         self._counters["received"] += int(is_passed.sum())
-        fast_rows = rows[is_passed]
+        fast_rows = symbol_candidates[is_passed]
         columns = columns.take(np.flatnonzero(is_passed))
         if len(fast_rows) == len(messages):
             return Arrivals(slots, columns, []), []
@@ -346,9 +346,9 @@ class Ingest:
         is_slow[fast_rows] = False
         symbol_rows, received, births = [], [], []
         for row in np.flatnonzero(is_slow).tolist():
-            start = time.perf_counter()
+            start_time = time.perf_counter()
             content = self.read(messages[row])
-            seconds = time.perf_counter() - start
+            seconds = time.perf_counter() - start_time
             self._usage.add(messages[row].topic, seconds, frameless=not isinstance(content, Received))
             if isinstance(content, Received):
                 received.append(content)
@@ -357,9 +357,9 @@ class Ingest:
             elif isinstance(content, str):
                 births.append(content)
         slow = Arrivals.of(self._streams, received)
-        order = np.argsort(np.concatenate((fast_rows, np.array(symbol_rows, dtype=np.int64))))
-        symbols = Columns.joined((columns, slow.symbols)).take(order)
-        return Arrivals(np.concatenate((slots[fast_rows], slow.slots))[order], symbols, slow.others), births
+        message_order = np.argsort(np.concatenate((fast_rows, np.array(symbol_rows, dtype=np.int64))))
+        symbols = Columns.joined((columns, slow.symbols)).take(message_order)
+        return Arrivals(np.concatenate((slots[fast_rows], slow.slots))[message_order], symbols, slow.others), births
 
     def read(self, message: Message) -> Received | str | None:
         """Return a message's frame, or the device of an online status; `None` for other and for refused messages."""
@@ -383,10 +383,10 @@ class Ingest:
             if not self._catalogue.streams(parsed.device):
                 raise RefusedError(f"no policy for device {parsed.device}", Reason.UNKNOWN_DEVICE)
             return parsed.device if message.decode(Status).online else None
-        if (kind := _frame_kind(parsed.kind, payload)) is None:
+        if (frame_kind := _frame_kind(parsed.kind, payload)) is None:
             return None
-        frame = kind.decode(payload)
-        kind.verify(self._catalogue, parsed.device, parsed.stream, frame)
+        frame = frame_kind.decode(payload)
+        frame_kind.verify(self._catalogue, parsed.device, parsed.stream, frame)
         self._refuse_future(parsed.device, parsed.stream, frame)
         if isinstance(frame, SymbolFrame):
             self._follow_stream(message.topic, parsed.device, parsed.stream, frame.policy_version)

@@ -51,13 +51,13 @@ def run(settings: GatewayConfig, started: Callable[[], None] = lambda: None, dut
 def serve(
     gateway: Gateway,
     stop: Wake,
-    started: Callable[[], None],
+    on_started: Callable[[], None],
     on_turn: Callable[[], None] | None = None,
     notifier: Notifier | None = None,
 ) -> int:
     """Start a gateway, and serve until `stop` is set or the gateway has ended by itself. Return the exit code, 0 or 1.
 
-    A shard first waits until the store is arranged for its number of shards. `started` is called when the gateway
+    A shard first waits until the store is arranged for its number of shards. `on_started` is called when the gateway
     serves, `on_turn` about twice a second, also while a shard waits. `notifier` tells the service manager the state.
     Raises FuguError, one line, if the gateway cannot start.
     """
@@ -81,7 +81,7 @@ def serve(
     else:
         return 0
     manager.ready()
-    started()
+    on_started()
     while not stop.wait(IDLE_SECONDS) and not gateway.failed.is_set():
         if on_turn is not None:
             on_turn()

@@ -129,7 +129,7 @@ class Publisher(Part):
         recorder: Recorder,
         counters: Counter[str],
         *,
-        key: Callable[[str], bytes | None] | None = None,
+        key_of: Callable[[str], bytes | None] | None = None,
     ) -> None:
         self._link = link
         self._fleet = fleet
@@ -137,8 +137,8 @@ class Publisher(Part):
         self._recorder = recorder
         self._counters = counters
         self._owed_devices: dict[str, None] = {}
-        self._watermarks: set[int] = set()
-        self._reports: dict[int, int] = {}
+        self._watermark_messages: set[int] = set()
+        self._report_messages: dict[int, int] = {}
         self._symbols: Reports = recorder.symbols.reports
         self._symbol_messages: dict[int, tuple[int, int]] = {}
         self._symbol_times: dict[int, datetime] = {}
@@ -148,7 +148,7 @@ class Publisher(Part):
         self._read_through, self._queued = 0, -1
         self._done_serials: list[int] = []
         self._counter = WatermarkCounter(store)
-        self._key = key
+        self._key_of = key_of
 
     def born(self, device: str) -> None:
         """Publish the device's watermark as soon as possible."""
@@ -162,18 +162,18 @@ class Publisher(Part):
         """With `begun_anew`, publish again the reports that were under way; a watermark waits for its device's sign."""
         if not begun_anew:
             return
-        self._watermarks.clear()
-        self._reports.clear()
-        for number, _ in self._symbol_messages.values():
-            self._symbols.put_again(number)
+        self._watermark_messages.clear()
+        self._report_messages.clear()
+        for stream_number, _ in self._symbol_messages.values():
+            self._symbols.put_again(stream_number)
         self._symbol_messages.clear()
         self._waiting = Waiting()
         self._read_through, self._queued = 0, -1
 
     def acknowledged(self, message_id: int, accepted: bool = True) -> None:
         """Note that the broker has answered a message; a refused report is not published again either."""
-        self._watermarks.discard(message_id)
-        if (serial := self._reports.pop(message_id, None)) is not None:
+        self._watermark_messages.discard(message_id)
+        if (serial := self._report_messages.pop(message_id, None)) is not None:
             self._done_serials.append(serial)
         elif (report_key := self._symbol_messages.pop(message_id, None)) is not None:
             self._symbols.acknowledged(*report_key)
@@ -190,7 +190,7 @@ class Publisher(Part):
     @property
     def finished(self) -> bool:
         """True if no message is owed or under way."""
-        under_way = self._watermarks or self._reports or self._symbol_messages
+        under_way = self._watermark_messages or self._report_messages or self._symbol_messages
         return not (self._owed_devices or under_way or self._done_serials)
 
     def details(self) -> dict[str, object]:
@@ -200,23 +200,23 @@ class Publisher(Part):
     def _send_watermarks(self) -> None:
         if self._owed_devices and self._link.connected:
             self._store.check()  # frames of a lost file are not durable, whatever memory says
-        while self._owed_devices and self._link.connected and len(self._watermarks) < self.MAX_IN_FLIGHT:
+        while self._owed_devices and self._link.connected and len(self._watermark_messages) < self.MAX_IN_FLIGHT:
             device = next(iter(self._owed_devices))
             for message in self._recorder.watermarks(device):
                 watermark = replace(message, counter=self._counter.next())
-                if self._key is not None and (key := self._key(device)) is not None:
-                    watermark = watermark.with_tag(key, self._fleet, device)
+                if self._key_of is not None and (device_key := self._key_of(device)) is not None:
+                    watermark = watermark.with_tag(device_key, self._fleet, device)
                 topic = topic_of("committed", self._fleet, device)
                 if (message_id := self._link.publish(topic, watermark.encode())) is None:
                     return
-                self._watermarks.add(message_id)
+                self._watermark_messages.add(message_id)
                 self._counters["committed"] += 1
             del self._owed_devices[device]
 
     @property
     def _room(self) -> int:
         """The number of further reports that may be under way."""
-        return max(self.MAX_IN_FLIGHT - len(self._reports) - len(self._symbol_messages), 0)
+        return max(self.MAX_IN_FLIGHT - len(self._report_messages) - len(self._symbol_messages), 0)
 
     def _report_symbols(self) -> None:
         if not self._link.connected:
@@ -248,15 +248,15 @@ class Publisher(Part):
             self._queued = self._store.queued
         if not self._link.connected:
             return
-        rows, superseded = self._waiting.take(self._room)
-        for serial in superseded:
+        sendable, superseded_serials = self._waiting.take(self._room)
+        for serial in superseded_serials:
             self._leave_out(serial)
         sent_count = 0
         try:
-            while sent_count < len(rows) and self._send_report(rows[sent_count]):
+            while sent_count < len(sendable) and self._send_report(sendable[sent_count]):
                 sent_count += 1
         finally:
-            for unsent in rows[sent_count:]:
+            for unsent in sendable[sent_count:]:
                 self._waiting.put(unsent)
 
     def _leave_out(self, serial: int) -> None:
@@ -276,7 +276,7 @@ class Publisher(Part):
         if (message_id := self._link.publish(topic, report.encode())) is None:
             return False
         self._report_times[place.number] = report.time
-        self._reports[message_id] = outgoing.serial
+        self._report_messages[message_id] = outgoing.serial
         self._counters["counts" if place.window else "estimates"] += 1
         return True
 
@@ -290,9 +290,9 @@ class Publisher(Part):
 
     def _last_report_time(self, outgoing: Outgoing) -> datetime | None:
         """Return the time of a sequence's newest report, also from before the start; `None` if there is none."""
-        number = outgoing.place.number
-        if number not in self._report_times:
-            frame = self._start_frames.get(number)
+        sequence_number = outgoing.place.number
+        if sequence_number not in self._report_times:
+            frame = self._start_frames.get(sequence_number)
             newest = None if frame is None else self._make_report(outgoing._replace(frame=frame))
-            self._report_times[number] = None if newest is None else newest.time
-        return self._report_times[number]
+            self._report_times[sequence_number] = None if newest is None else newest.time
+        return self._report_times[sequence_number]

@@ -149,24 +149,26 @@ class Recorder:
         self._store_policy(sequence, place, policy)
         if not isinstance(policy, Policy) or policy.table is not None or policy.windows:
             return  # the policy's frames give the timeline
-        first = group.start + report.number * group.length
-        last = first + group.length - 1
-        shift = self._load(device, stream).shifts.possible(first, last)[-1]
+        first_tick = group.start + report.number * group.length
+        last_tick = first_tick + group.length - 1
+        shift = self._load(device, stream).shifts.possible(first_tick, last_tick)[-1]
         begin = max(0, group.start + (report.previous + 1) * group.length + (shift if report.previous >= 0 else 0))
         timeline = self._store.versions.timeline(device, stream)
         timeline.add(
-            Drawn(first + shift, last + shift, report.policy_version, begin, group.length - max(report.observed))
+            Drawn(
+                first_tick + shift, last_tick + shift, report.policy_version, begin, group.length - max(report.observed)
+            )
         )
         self._store.versions.put(device, stream, timeline, is_whole=True)
 
     @contextmanager
     def _time_for(self, device: str) -> Iterator[None]:
         """Add the seconds of a context to the device's use."""
-        start = time.perf_counter()
+        start_time = time.perf_counter()
         try:
             yield
         finally:
-            self._usage.now.seconds[device] += time.perf_counter() - start
+            self._usage.now.seconds[device] += time.perf_counter() - start_time
 
     def _record_symbols(self, slot: int, frames: list[SymbolFrame], counts: Counter[str]) -> None:
         device, stream = self.streams.names[slot]
@@ -191,8 +193,8 @@ class Recorder:
             return
         if not now and seconds < self._next_seal:
             return
-        limit = min(max(SEAL_BYTES, STREAM_BYTES * len(tail.numbers)), MOST_SEAL_BYTES)
-        if not (now or tail.size >= limit or seconds - self._last_seal >= SEAL_SECONDS):
+        size_limit = min(max(SEAL_BYTES, STREAM_BYTES * len(tail.numbers)), MOST_SEAL_BYTES)
+        if not (now or tail.size >= size_limit or seconds - self._last_seal >= SEAL_SECONDS):
             return
         try:
             with self._store.transaction():
@@ -205,15 +207,15 @@ class Recorder:
         self._last_seal = seconds
 
     def _store_coverage(self, places: list[Place]) -> None:
-        ends = []
-        for number, device, stream in places:
+        last_intervals = []
+        for stream_number, device, stream in places:
             sequence = self._load(device, stream)
             if sequence.rewritten:
-                self._store.aged.put_coverage(number, sequence.coverage.intervals)
+                self._store.aged.put_coverage(stream_number, sequence.coverage.intervals)
                 sequence.rewritten = False
             else:
-                ends.append((number, *sequence.coverage.last))
-        self._store.extend_coverage(ends)
+                last_intervals.append((stream_number, *sequence.coverage.last))
+        self._store.extend_coverage(last_intervals)
 
     def watermarks(self, device: str) -> list[Committed]:
         """Return a device's watermark, as messages of up to `MAX_STREAMS` sequences each."""
@@ -232,8 +234,8 @@ class Recorder:
 
     def note_removed(self, device: str, sequence: str, begin: int) -> None:
         """Note that a sequence's frames before a tick, or before the index of a window, have been removed."""
-        state = self._load(device, sequence)
-        state.begin = max(state.begin, begin)
+        sequence_state = self._load(device, sequence)
+        sequence_state.begin = max(sequence_state.begin, begin)
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
         """Return the report of a stored frame; `None` if the frame is gone. Raises FuguError if it has no report."""

@@ -61,20 +61,24 @@ class Releasing(Part):
         shared: bool = False,
         history: Callable[[str, str], History] | None = None,
     ) -> None:
-        path = settings.ledger or ledger_beside(settings.store)
-        lease = None if isinstance(path, Path) else Lease("releases", take=shared)
-        self._releases = opened = open_releases(releases, path, store, catalogue, lease=lease, history=history)
+        ledger_path = settings.ledger or ledger_beside(settings.store)
+        lease = None if isinstance(ledger_path, Path) else Lease("releases", take=shared)
+        self._releases = site_releases = open_releases(
+            releases, ledger_path, store, catalogue, lease=lease, history=history
+        )
         self._monitor = monitor
         self._schedule = ReleaseSchedule(
-            *(opened, progress, link, counters), refused=partial(monitor.note, AlarmCode.RELEASE_REFUSED)
+            *(site_releases, progress, link, counters), refused=partial(monitor.note, AlarmCode.RELEASE_REFUSED)
         )
         self._counters = counters
         self._catalogue, self._store, self._shared = catalogue, store, shared
-        self._sums = SumReleases(opened.maker, opened.audiences, {job.plan.name for job in opened.jobs})
-        for name, comparison in mechanism_notes(opened.jobs).items():
-            _log.info("release %s: %s", name, comparison)
-        for name, reason in opened.useless.items():
-            _log.warning("release %s: %s", name, reason)
+        self._sums = SumReleases(
+            site_releases.maker, site_releases.audiences, {job.plan.name for job in site_releases.jobs}
+        )
+        for release_name, comparison in mechanism_notes(site_releases.jobs).items():
+            _log.info("release %s: %s", release_name, comparison)
+        for release_name, reason in site_releases.useless.items():
+            _log.warning("release %s: %s", release_name, reason)
         self._report_impossible()
         self._to_renew = self._halted = False
         self._renew_at = 0.0
@@ -122,10 +126,10 @@ class Releasing(Part):
         self._renew_if_due()
         return self._sums.refusal(window)
 
-    def release(self, window: SumWindow, numbers: Sequence[tuple[int, int]]) -> None:
+    def release(self, window: SumWindow, window_sums: Sequence[tuple[int, int]]) -> None:
         """Release the sums of a window, unless that was done before. Raises LedgerError or DatabaseError."""
         self._renew_if_due()
-        for audience, reason in self._sums.reserve(window, numbers).items():
+        for audience, reason in self._sums.reserve(window, window_sums).items():
             self._counters["releases_refused"] += 1
             _log.warning("audience %s is not told of ticks from %d on: %s", audience, window.first, reason)
             self._monitor.note(AlarmCode.RELEASE_REFUSED, window.group.name, reason)
@@ -170,7 +174,7 @@ class Releasing(Part):
         return self._to_renew or self._charges != self._catalogue.charges
 
     def _renew(self) -> None:
-        charges, start = self._catalogue.charges, time.monotonic()
+        charges, start_time = self._catalogue.charges, time.monotonic()
         try:
             self._releases.renew()
             self._report_impossible()
@@ -186,7 +190,7 @@ class Releasing(Part):
             self._halted = False
         self._to_renew, self._charges = False, charges
         now, account_count = time.monotonic(), sum(len(job.question.devices) for job in self._releases.jobs)
-        self._renew_at = now + _LEAST_RATIO * (now - start) if account_count > _FEW_ACCOUNTS else now
+        self._renew_at = now + _LEAST_RATIO * (now - start_time) if account_count > _FEW_ACCOUNTS else now
 
     def _report_impossible(self) -> None:
         self._monitor.hold(AlarmCode.RELEASE_REFUSED, self._releases.impossible)

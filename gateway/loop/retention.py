@@ -69,7 +69,7 @@ class Retention(Part):
         store: Store,
         catalogue: Catalogue,
         recorder: Recorder,
-        needed: Callable[[], dict[tuple[str, str], int]],
+        find_needed: Callable[[], dict[tuple[str, str], int]],
         lag: int,
         counters: Counter[str],
         now_us: Callable[[], int] = time_us,
@@ -81,7 +81,7 @@ class Retention(Part):
         self._store = store
         self._catalogue = catalogue
         self._recorder = recorder
-        self._find_needed = needed
+        self._find_needed = find_needed
         self._lag = lag
         self._counters = counters
         self._now_us = now_us
@@ -133,25 +133,25 @@ class Retention(Part):
 
         Without old frames of symbols, also trim the first chunk.
         """
-        aged, number = self._store.aged, sequence.number
-        if (newest_frame := aged.newest(frames, number)) is not None:
+        aged, sequence_number = self._store.aged, sequence.number
+        if (newest_frame := aged.newest(frames, sequence_number)) is not None:
             self._seen_us = max(self._end_us(sequence, newest_frame), self._seen_us or 0)
         if self._newest_us is None or not max_rows:
             return None
         before_us = min(self._newest_us, self._now_us()) - self._ages[frames] * _HOUR_US
         is_removable = partial(self._is_removable, sequence, before_us)
-        if not any(is_removable(frame) for frame in aged.oldest(frames, number, 1)):
+        if not any(is_removable(frame) for frame in aged.oldest(frames, sequence_number, 1)):
             if frames is SYMBOLS:
                 self._trim(sequence, partial(self._is_removable, sequence, before_us - _HOUR_US))
             return None
-        first_needed = aged.needed_frame(frames, number, self._lag) if frames is _POINTS else None
-        oldest_frames = takewhile(is_removable, aged.oldest(frames, number, max_rows))
+        first_needed = aged.needed_frame(frames, sequence_number, self._lag) if frames is _POINTS else None
+        oldest_frames = takewhile(is_removable, aged.oldest(frames, sequence_number, max_rows))
         removable_frames = [frame for frame in oldest_frames if first_needed is None or frame.key < first_needed]
         if not removable_frames:
             return None
-        last = removable_frames[-1]
-        begin = last.key + 1 if frames is _WINDOWS else last.last + 1
-        return _Removal(frames, sequence, last.key, begin, len(removable_frames))
+        last_removed = removable_frames[-1]
+        begin = last_removed.key + 1 if frames is _WINDOWS else last_removed.last + 1
+        return _Removal(frames, sequence, last_removed.key, begin, len(removable_frames))
 
     def _is_removable(self, sequence: Place, before_us: int, frame: Aged) -> bool:
         """Return whether a frame has ended by `before_us`, in Unix time, and no release needs it."""
@@ -168,15 +168,15 @@ class Retention(Part):
             return not is_removable(Aged(tick, tick, version))
 
         for version, _, offset, ticks, _ in chunk.runs:
-            run = range(chunk.first + offset, chunk.first + offset + ticks)
-            if (removable_count := bisect_left(run, True, key=partial(must_stay, version))) < ticks:
-                first = run[removable_count]
+            run_ticks = range(chunk.first + offset, chunk.first + offset + ticks)
+            if (removable_count := bisect_left(run_ticks, True, key=partial(must_stay, version))) < ticks:
+                first_tick = run_ticks[removable_count]
                 break
         else:
             return
-        if first == chunk.first:
+        if first_tick == chunk.first:
             return
-        remainder = self._recorder.symbols.past.chunk_from(sequence, chunk, first)
+        remainder = self._recorder.symbols.past.chunk_from(sequence, chunk, first_tick)
         with self._store.transaction():
             self._store.aged.trim(chunk, remainder)
         self._recorder.note_removed(sequence.device, sequence.name, remainder.first)
@@ -220,12 +220,12 @@ def forget_device(location: Location, device: str, ledger: Location | None = Non
 
 
 @contextmanager
-def _erasing(device: str, place: str) -> Iterator[None]:
+def _erasing(device: str, place_name: str) -> Iterator[None]:
     """Turn a DatabaseError within the context into a StoreError that names the device and the place."""
     try:
         yield
     except DatabaseError as error:
-        raise StoreError(f"cannot erase all of {device} from the {place}: {error}; do it again") from None
+        raise StoreError(f"cannot erase all of {device} from the {place_name}: {error}; do it again") from None
 
 
 def _charged_ledger(store: Location, ledger: Location | None) -> Location | None:

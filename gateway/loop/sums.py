@@ -104,8 +104,8 @@ class Reports(Part):
         for device, stream, report, group in reports:
             self._catalogue.note_run(device, stream, report.policy_version)
             self._owe_watermark(device)
-            last = group.start + (report.number + 1) * group.length - 1
-            self._tell([Heard(device, stream, report.policy_version, last, 0)])
+            last_tick = group.start + (report.number + 1) * group.length - 1
+            self._tell([Heard(device, stream, report.policy_version, last_tick, 0)])
 
     @property
     def finished(self) -> bool:
@@ -164,7 +164,7 @@ class Sums(Part):
         self._link = link
         self._releasing = releasing
         self._counters = counters
-        self._lost = on_lost
+        self._on_lost = on_lost
         self._now_us = now_us
         self._seconds = seconds
         self._groups: dict[bytes, GroupDocument] = {}
@@ -225,27 +225,31 @@ class Sums(Part):
             if not self._store.sums.waiting_windows(digest, newest_window):
                 continue
             with self._store.sums.transaction():
-                due_numbers = self._store.sums.waiting_windows(digest, newest_window)
-                reasons = {number: reason for number in due_numbers if (reason := self._fix(digest, group, number))}
-                self._store.sums.settle(digest, due_numbers[-1])  # no further: this machine's clock may be ahead
-            for number, reason in reasons.items():
-                self._report_lost(group, number, reason)
+                due_windows = self._store.sums.waiting_windows(digest, newest_window)
+                reasons = {
+                    window_number: reason
+                    for window_number in due_windows
+                    if (reason := self._fix(digest, group, window_number))
+                }
+                self._store.sums.settle(digest, due_windows[-1])  # no further: this machine's clock may be ahead
+            for window_number, reason in reasons.items():
+                self._report_lost(group, window_number, reason)
 
-    def _fix(self, digest: bytes, group: GroupDocument, number: int) -> str:
+    def _fix(self, digest: bytes, group: GroupDocument, window_number: int) -> str:
         """Fix the set of a window and return ''. If it can have no sum, remove its reports and return the reason."""
         members: dict[bytes, StoredReport] = {}
-        for report in self._store.sums.reports(digest, number):
+        for report in self._store.sums.reports(digest, window_number):
             members.setdefault(report.sealed.member, report)
-        if reason := self._refusal(group, number, members.values()):
-            self._store.sums.remove(digest, number)
+        if reason := self._refusal(group, window_number, members.values()):
+            self._store.sums.remove(digest, window_number)
             return reason
         sealed = [report.sealed for report in members.values()]
-        opening = Opening(digest, number, set_digest(digest, number, sealed))
+        opening = Opening(digest, window_number, set_digest(digest, window_number, sealed))
         self._store.sums.fix(opening, [report.device for report in sealed])
         self._counters["sums_asked"] += 1
         return ""
 
-    def _refusal(self, group: GroupDocument, number: int, members: Collection[StoredReport]) -> str:
+    def _refusal(self, group: GroupDocument, window_number: int, members: Collection[StoredReport]) -> str:
         """Return the reason why nobody could get the sum of a window; '' if an audience could."""
         if self._releasing is None:
             return "this gateway has no releases: say releases in its file"
@@ -253,7 +257,7 @@ class Sums(Part):
             return f"fewer than {group.quorum} homes have reported"
         if len(members) > MAX_REPORTS:
             return f"more than {MAX_REPORTS} homes have reported, and a helper adds up no more"
-        return self._releasing.refusal(_window(group, number, members))
+        return self._releasing.refusal(_window(group, window_number, members))
 
     def _note_answer(self, group_name: str, envelope: Envelope) -> None:
         """Check a helper's answer, and keep it if a request waits for it. FuguError if it is wrong."""
@@ -289,8 +293,11 @@ class Sums(Part):
         assert self._releasing is not None  # without releases no set is fixed
         reports = self._store.sums.chosen(opening.document, opening.number)
         members = [reports[i] for i in answer.members]
-        parts = zip(*(unpack_numbers(member.parts) for member in members), strict=True)
-        totals = [signed_total([masks, *part]) for masks, part in zip(unpack_numbers(answer.sums), parts, strict=True)]
+        shares_of_sums = zip(*(unpack_numbers(member.parts) for member in members), strict=True)
+        totals = [
+            signed_total([masks, *shares])
+            for masks, shares in zip(unpack_numbers(answer.sums), shares_of_sums, strict=True)
+        ]
         observed = [sum(ticks) for ticks in zip(*(member.observed for member in members), strict=True)]
         try:
             self._releasing.release(_window(group, opening.number, members), list(zip(totals, observed, strict=True)))
@@ -305,11 +312,11 @@ class Sums(Part):
         if group is not None:
             self._report_lost(group, opening.number, reason)
 
-    def _report_lost(self, group: GroupDocument, number: int, reason: str) -> None:
-        first = group.start + number * group.length
+    def _report_lost(self, group: GroupDocument, window_number: int, reason: str) -> None:
+        first_tick = group.start + window_number * group.length
         self._counters["sums_lost"] += 1
-        _log.warning("no sum of %s: ticks %d..%d: %s", group.name, first, first + group.length - 1, reason)
-        self._lost(group.name, reason)
+        _log.warning("no sum of %s: ticks %d..%d: %s", group.name, first_tick, first_tick + group.length - 1, reason)
+        self._on_lost(group.name, reason)
 
     def _remove(self, opening: Opening) -> None:
         with self._store.sums.transaction():
@@ -346,8 +353,8 @@ class Sums(Part):
                 return
 
 
-def _window(group: GroupDocument, number: int, members: Iterable[StoredReport]) -> SumWindow:
-    return SumWindow(group, number, [(member.sealed.device, member.version) for member in members])
+def _window(group: GroupDocument, window_number: int, members: Iterable[StoredReport]) -> SumWindow:
+    return SumWindow(group, window_number, [(member.sealed.device, member.version) for member in members])
 
 
 _NO_SUM_REASONS: dict[NoSum, str] = {

@@ -175,22 +175,22 @@ class Shifts:
         or a later one has a smaller shift.
         """
         spans = self._spans
-        index = next((i for i, span in enumerate(spans) if span.shift >= shift), len(spans))
-        is_same = index < len(spans) and spans[index].shift == shift
-        earlier = spans[index - 1] if index else None
-        later = spans[index + is_same] if index + is_same < len(spans) else None
+        span_index = next((i for i, span in enumerate(spans) if span.shift >= shift), len(spans))
+        is_same = span_index < len(spans) and spans[span_index].shift == shift
+        earlier = spans[span_index - 1] if span_index else None
+        later = spans[span_index + is_same] if span_index + is_same < len(spans) else None
         last_before = -1 if earlier is None else end if later is None and not is_same else earlier.last
         if first <= last_before or (later is not None and last >= later.first):
             raise ShiftError("the shift of a stream fell")
-        old_span = spans[index] if is_same else Span(shift, first, last)
+        old_span = spans[span_index] if is_same else Span(shift, first, last)
         new_span = Span(shift, min(old_span.first, first), old_span.last if later is None else max(old_span.last, last))
         if is_same and new_span == old_span:
             return []
         changed_spans = [new_span]
         if not is_same and later is None and earlier is not None:
-            spans[index - 1] = earlier._replace(last=end)  # it is no longer the newest span
-            changed_spans.append(spans[index - 1])
-        spans[index : index + is_same] = [new_span]
+            spans[span_index - 1] = earlier._replace(last=end)  # it is no longer the newest span
+            changed_spans.append(spans[span_index - 1])
+        spans[span_index : span_index + is_same] = [new_span]
         del spans[: max(len(spans) - MOST_SHIFTS, 0)]
         return changed_spans
 
@@ -248,11 +248,13 @@ class Shifts:
 
         The newest shift comes first. Each wall tick is in one stretch, that of the shift that it belongs to.
         """
-        end = MAX_TICK
+        last_wall = MAX_TICK
         for i in range(len(self._spans) - 1, -1, -1):
             span = self._spans[i]
-            low = first_wall + span.shift if i == 0 else max(span.first, first_wall + span.shift)
-            high = min(end + span.shift, self._spans[i + 1].first - 1 if i + 1 < len(self._spans) else MAX_TICK)
-            if low <= high:
-                yield low, high, span.shift
-            end = min(end, span.wall - 1)
+            first_number = first_wall + span.shift if i == 0 else max(span.first, first_wall + span.shift)
+            last_number = min(
+                last_wall + span.shift, self._spans[i + 1].first - 1 if i + 1 < len(self._spans) else MAX_TICK
+            )
+            if first_number <= last_number:
+                yield first_number, last_number, span.shift
+            last_wall = min(last_wall, span.wall - 1)

@@ -154,9 +154,9 @@ class SQLiteDatabase:
         self.transaction, self.snapshot = partial(transaction, self._db), partial(snapshot, self._db)
         self.check = self._db.check
 
-    def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
+    def new_generation(self, lease_names: Iterable[str], /) -> AbstractContextManager[None]:
         """Begin a transaction. Nothing else is needed, because one process at a time has the lease of a file."""
-        del names
+        del lease_names
         return self.transaction()
 
     def damage(self, tables: Iterable[str] = ("",), /) -> str:
@@ -193,14 +193,14 @@ def file_bytes(path: Path) -> int:
     return size
 
 
-def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
+def lock_file(path: Path, kind: Kind, part_name: str = "") -> TextIO:
     """Lock a file for this process, or a named part of it. Return the open lock file.
 
     The operating system releases the lock when the lock file is closed or the process ends. The lock file has the
     process's number. It lies beside the database, because closing any handle of an SQLite file ends SQLite's own locks.
     Raises `kind.refused` if the lock is held, or the lock file cannot be opened.
     """
-    lock_path = Path(f"{path.resolve()}{name and '.'}{name}.lock")
+    lock_path = Path(f"{path.resolve()}{part_name and '.'}{part_name}.lock")
     create_private(lock_path)  # any account that may open the file could lock it
     try:
         handle = lock_path.open("a+")

@@ -111,7 +111,7 @@ class Streams:
 
 @kernel
 def _check_rows(
-    slots: Ints, version: Ints, shift: Ints, _previous: Ints, first: Ints, count: Ints, bits: Ints, start: Ints,
+    slots: Ints, version: Ints, shift: Ints, _previous: Ints, first: Ints, ticks: Ints, bits: Ints, start: Ints,
     packed: Bytes, rules: Ints, now_us: int, is_right: Bools,
 ) -> None:  # fmt: skip
     """Clear `is_right` for rows whose version, bits or symbols are not of their slot's rule, or from the future."""
@@ -121,11 +121,11 @@ def _check_rows(
         rule_version, width, symbols, epoch, period = rules[slots[row]]
         newest = (now_us + max(TOLERANCE_US, 2 * period) - epoch) // period
         passes = (
-            version[row] == rule_version and bits[row] == width and first[row] + count[row] - 1 - shift[row] <= newest
+            version[row] == rule_version and bits[row] == width and first[row] + ticks[row] - 1 - shift[row] <= newest
         )
         if passes and symbols < 1 << width:
             per_byte, mask = 8 // width, (1 << width) - 1
-            for i in range(count[row]):
+            for i in range(ticks[row]):
                 passes &= (packed[start[row] + i // per_byte] >> (8 - width - width * (i % per_byte))) & mask < symbols
         is_right[row] = passes
 
@@ -161,33 +161,43 @@ def _int(buffer: Bytes, offset: int, size: int) -> int:
 def _parse(buffer: Bytes, ends: Ints, fields: Ints, is_frame: Bools) -> None:
     """Fill `fields` (8, n) for rows that are frames, and set `is_frame` for these."""
     for row in range(ends.size):
-        base = ends[row - 1] if row else 0
-        size = ends[row] - base
-        if size <= HEAD_BYTES:
+        payload_start = ends[row - 1] if row else 0
+        payload_size = ends[row] - payload_start
+        if payload_size <= HEAD_BYTES:
             continue
         is_valid = True
         for i in range(len(_TYPES)):
-            is_valid &= buffer[base + _OFFSETS[i]] == _TYPES[i]
-        version = _int(buffer, base + 3, 4)
-        shift, previous, first = (_int(buffer, base + 8, 8), _int(buffer, base + 17, 8), _int(buffer, base + 26, 8))
-        bits, count, padding = (_int(buffer, base + 35, 1), _int(buffer, base + 37, 2), _int(buffer, base + 40, 2))
+            is_valid &= buffer[payload_start + _OFFSETS[i]] == _TYPES[i]
+        version = _int(buffer, payload_start + 3, 4)
+        shift, previous, first = (
+            _int(buffer, payload_start + 8, 8),
+            _int(buffer, payload_start + 17, 8),
+            _int(buffer, payload_start + 26, 8),
+        )
+        bits, count, padding = (
+            _int(buffer, payload_start + 35, 1),
+            _int(buffer, payload_start + 37, 2),
+            _int(buffer, payload_start + 40, 2),
+        )
         is_valid &= bits == 1 or bits == 2 or bits == 4 or bits == 8
         is_valid &= count >= 1 and count + padding <= MAX_FRAME_TICKS
         is_valid &= version >= 1 and -1 <= previous < first and 0 <= shift <= first and first <= MAX_TICK
         if not is_valid or first + count - 1 > MAX_TICK:
             continue
         packed_bytes = (count + padding) * bits + 7 >> 3
-        if _int(buffer, base + 43, 2) != packed_bytes or size != HEAD_BYTES + packed_bytes:
+        if _int(buffer, payload_start + 43, 2) != packed_bytes or payload_size != HEAD_BYTES + packed_bytes:
             continue
         used_bits = count * bits  # the later bits of the last byte, and the bytes of the padding, must be zero
-        padding_bits = buffer[base + HEAD_BYTES + (used_bits >> 3)] & (0xFF >> (used_bits & 7)) if used_bits & 7 else 0
-        for i in range(base + HEAD_BYTES + (used_bits + 7 >> 3), base + size):
+        padding_bits = (
+            buffer[payload_start + HEAD_BYTES + (used_bits >> 3)] & (0xFF >> (used_bits & 7)) if used_bits & 7 else 0
+        )
+        for i in range(payload_start + HEAD_BYTES + (used_bits + 7 >> 3), payload_start + payload_size):
             padding_bits |= buffer[i]
         if padding_bits:
             continue
         is_frame[row] = True
         fields[1, row], fields[2, row], fields[3, row], fields[4, row] = version, shift, previous, first
-        fields[5, row], fields[6, row], fields[7, row] = count, bits, base + HEAD_BYTES
+        fields[5, row], fields[6, row], fields[7, row] = count, bits, payload_start + HEAD_BYTES
 
 
 class Received(NamedTuple):
@@ -225,13 +235,13 @@ class Arrivals(NamedTuple):
     def of(cls, streams: Streams, received: Iterable[Received]) -> Arrivals:
         """Convert frames to arrivals."""
         frames = list(received)
-        rows = [
+        symbol_frames = [
             (streams.slot(device, stream), frame) for device, stream, frame in frames if isinstance(frame, SymbolFrame)
         ]
-        slots = np.array([slot for slot, _ in rows], dtype=np.int64)
+        slots = np.array([slot for slot, _ in symbol_frames], dtype=np.int64)
         return cls(
             slots,
-            Columns.of([(0, frame) for _, frame in rows]),
+            Columns.of([(0, frame) for _, frame in symbol_frames]),
             [frame for frame in frames if not isinstance(frame.frame, SymbolFrame)],
         )
 
@@ -242,19 +252,26 @@ class Arrivals(NamedTuple):
 
     def halves(self) -> tuple[Arrivals, Arrivals]:
         """Split the frames into two parts; neither is empty if there are two frames or more."""
-        rows, others = self.symbols.rows, self.others
-        middle = rows // 2 if others else (rows + 1) // 2
-        first = Arrivals(self.slots[:middle], self.symbols.take(np.arange(middle)), others[: (len(others) + 1) // 2])
-        last_symbols = self.symbols.take(np.arange(middle, rows))
-        return first, Arrivals(self.slots[middle:], last_symbols, others[(len(others) + 1) // 2 :])
+        row_count, others = self.symbols.rows, self.others
+        middle = row_count // 2 if others else (row_count + 1) // 2
+        first_half = Arrivals(
+            self.slots[:middle], self.symbols.take(np.arange(middle)), others[: (len(others) + 1) // 2]
+        )
+        last_symbols = self.symbols.take(np.arange(middle, row_count))
+        return first_half, Arrivals(self.slots[middle:], last_symbols, others[(len(others) + 1) // 2 :])
 
     def newest(self, streams: Streams) -> Iterator[Heard]:
         """Give the newest frame of symbols of each stream, and all frames of points and windows."""
-        last = self.symbols.last
-        order = np.lexsort((last, self.slots))
-        last_rows = np.flatnonzero(np.diff(self.slots[order], append=-1))
-        rows = order[last_rows]
-        columns = (self.slots[rows], self.symbols.version[rows], last[rows], self.symbols.shift[rows])
+        last_ticks = self.symbols.last
+        row_order = np.lexsort((last_ticks, self.slots))
+        last_rows = np.flatnonzero(np.diff(self.slots[row_order], append=-1))
+        newest_rows = row_order[last_rows]
+        columns = (
+            self.slots[newest_rows],
+            self.symbols.version[newest_rows],
+            last_ticks[newest_rows],
+            self.symbols.shift[newest_rows],
+        )
         for slot, version, tick, shift in zip(*(column.tolist() for column in columns), strict=True):
             device, stream = streams.names[slot]
             yield Heard(device, stream, version, tick, shift)

@@ -34,14 +34,14 @@ class Server:
     @property
     def name(self) -> str:
         """The name in messages: host, database and part."""
-        parts = urlsplit(self.url)
-        return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}{self.part and ' '}{self.part}"
+        url_parts = urlsplit(self.url)
+        return f"postgresql://{url_parts.netloc.rpartition('@')[2]}{url_parts.path}{self.part and ' '}{self.part}"
 
     @property
     def status_path(self) -> Path:
         """The socket at which the database's gateway answers: in /run/fugu-gateway, else in a folder of the account."""
-        name = f"{hashlib.sha256(self.url.encode()).hexdigest()[:16]}{self.part and '-'}{self.part}.status"
-        return (self._own_folder or _RUN) / name
+        socket_name = f"{hashlib.sha256(self.url.encode()).hexdigest()[:16]}{self.part and '-'}{self.part}.status"
+        return (self._own_folder or _RUN) / socket_name
 
     @property
     def has_own_folder(self) -> bool:
@@ -88,8 +88,8 @@ def store_location(text: str) -> Location:
     if scheme not in _SCHEMES:
         raise UsageError(f"a store is a file, or postgresql://USER@HOST/DATABASE, not {scheme}://")
     try:
-        parts = urlsplit(text)
-        secret = parts.password is not None or {"password", "sslpassword"} & parse_qs(parts.query).keys()
+        url_parts = urlsplit(text)
+        secret = url_parts.password is not None or {"password", "sslpassword"} & parse_qs(url_parts.query).keys()
     except ValueError as error:
         raise UsageError(f"the store's URL cannot be read: {error}") from None
     if secret:

@@ -60,9 +60,9 @@ CREATE TABLE sent_tables (
         query = f"{_FRAMES} first<? ORDER BY first DESC LIMIT 1"
         return self._frame(query, stream, tick)
 
-    def at(self, stream: int, first: int) -> Measured | None:
+    def at(self, stream: int, first_tick: int) -> Measured | None:
         """The frame that begins at a tick, or `None`."""
-        return self._frame(f"{_FRAMES} first=?", stream, first)
+        return self._frame(f"{_FRAMES} first=?", stream, first_tick)
 
     def following(self, stream: int, first: int, last: int = MAX_TICK) -> Iterator[Measured]:
         """Iterate over frames that begin at the ticks first..last, in tick order; 64 are read at a time."""
@@ -87,9 +87,11 @@ CREATE TABLE sent_tables (
         row = (stream, frame.first, frame.last, frame.policy_version, frame.encode(), belief.tobytes())
         self._db.execute("INSERT INTO measured VALUES (?, ?, ?, ?, ?, ?)", row)
 
-    def set_belief(self, stream: int, first: int, belief: Floats) -> None:
+    def set_belief(self, stream: int, first_tick: int, belief: Floats) -> None:
         """Replace the stored belief at a frame's last tick."""
-        self._db.execute("UPDATE measured SET belief=? WHERE stream=? AND first=?", (belief.tobytes(), stream, first))
+        self._db.execute(
+            "UPDATE measured SET belief=? WHERE stream=? AND first=?", (belief.tobytes(), stream, first_tick)
+        )
 
     def table(self, stream: int, version: int, table_number: int) -> TimedTable | None:
         """The table with a number of a policy version, or `None`."""
@@ -112,10 +114,12 @@ CREATE TABLE sent_tables (
 
         Of a stream's tables of likely states, only the newest `MOST_LIKELY` stay.
         """
-        keys = (stream, table.policy_version, table.number, table_key)
-        self._db.execute("DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", keys)
+        key_values = (stream, table.policy_version, table.number, table_key)
+        self._db.execute(
+            "DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", key_values
+        )
         columns = "stream, policy_version, number, key, message"
-        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*keys, table.encode()))
+        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*key_values, table.encode()))
         likely_tables = f"FROM sent_tables WHERE stream=? AND {LIKELY}"
         oldest_serial = f"SELECT serial {likely_tables} ORDER BY serial DESC LIMIT 1 OFFSET {MOST_LIKELY}"
         self._db.execute(f"DELETE {likely_tables} AND serial<=({oldest_serial})", (stream, stream))
@@ -167,10 +171,10 @@ CREATE INDEX windows_by_tick ON windows (stream, first);
         first: int | None = self._db.execute(query, (sequence, tick)).fetchone()[0]
         return first
 
-    def _frames(self, where: str, sequences: Sequence[int], *values: int) -> list[tuple[int, WindowFrame]]:
+    def _frames(self, condition: str, sequences: Sequence[int], *values: int) -> list[tuple[int, WindowFrame]]:
         query = (
             "SELECT id, number, policy_version, streams.stream, previous, first, length, observed, counts, shift "
-            f"FROM intact_windows w JOIN streams ON id=w.stream WHERE {where} AND w.stream"
+            f"FROM intact_windows w JOIN streams ON id=w.stream WHERE {condition} AND w.stream"
         )
         return [
             (

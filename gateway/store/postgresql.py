@@ -156,14 +156,14 @@ class PostgresDatabase:
             yield
 
     @contextmanager
-    def new_generation(self, names: Iterable[str], /) -> Iterator[None]:
+    def new_generation(self, lease_names: Iterable[str], /) -> Iterator[None]:
         """Begin a transaction that keeps out all other writers. After it, earlier leases with `shares` are void.
 
-        Other sessions that hold the leases called `names` are ended first, because one may be frozen. Raises
+        Other sessions that hold the leases called `lease_names` are ended first, because one may be frozen. Raises
         FileLostError if another process has taken this one's lease, or DatabaseError; nothing is changed then.
         """
-        for name in names:
-            self._end_sessions(Lease(name))
+        for lease_name in lease_names:
+            self._end_sessions(Lease(lease_name))
         with self._write_transaction(exclusive=True):
             yield
             (epoch,) = self.execute(_NEXT_EPOCH, (_GENERATION,)).fetchone()
@@ -194,11 +194,11 @@ class PostgresDatabase:
         finally:
             self._roll_back()
 
-    def silence(self, names: Iterable[str]) -> dict[str, float]:
+    def silence(self, lease_names: Iterable[str]) -> dict[str, float]:
         """By name, the silence in seconds of the session that holds a lease; without leases that no session holds."""
-        keys = {self._lock_key(name): name for name in names}
-        rows = self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}")
-        return {keys[key]: seconds for key, seconds in rows if key in keys}
+        names_by_lock = {self._lock_key(name): name for name in lease_names}
+        lock_rows = self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}")
+        return {names_by_lock[lock_key]: seconds for lock_key, seconds in lock_rows if lock_key in names_by_lock}
 
     def check(self) -> None:
         """Check that this process still has its lease. FileLostError if not, AwayError without a connection."""
@@ -271,21 +271,21 @@ class PostgresDatabase:
             "(SELECT oid::bigint FROM pg_database WHERE datname=current_database()), "
             "current_setting('search_path'), current_schema() FROM pg_control_system(), pg_control_checkpoint()"
         )
-        system, timeline, database, path, schema = self.execute(query).fetchone()
+        system, timeline, database, search_path, schema = self.execute(query).fetchone()
         if schema is None and not self._server.part:
             raise self._kind.refused(f"{self._server.name} has none of the schemas of its search path: make one")
-        return system, timeline, database, schema or path.strip('"')  # a part's schema may not exist yet
+        return system, timeline, database, schema or search_path.strip('"')  # a part's schema may not exist yet
 
     def _prepare(self, create: bool) -> None:
         """Create missing tables, unless another process was faster. FuguError for another kind or version."""
-        name, kind = self._server.name, self._kind
+        server_name, kind = self._server.name, self._kind
         with self._lock_transaction("make"):
             self.execute(f"SET lock_timeout = {round(kind.wait_seconds * 1000)}")
             query = "SELECT count(*) FROM pg_tables WHERE schemaname=?"
-            (tables,) = self.execute(query, (self._schema,)).fetchone()
-            if not (tables or create):
-                raise kind.refused(f"there is no {kind.file.name} {name}")
-            if not tables:
+            (table_count,) = self.execute(query, (self._schema,)).fetchone()
+            if not (table_count or create):
+                raise kind.refused(f"there is no {kind.file.name} {server_name}")
+            if not table_count:
                 if self._server.part:
                     self.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
                 for statement in _statements(kind.schema):
@@ -298,7 +298,7 @@ class PostgresDatabase:
             application, version = (
                 self.execute("SELECT application, version FROM store_format").fetchone() if has_format else (0, 0)
             )
-            if problem := kind.file.problem(name, application, version, tables):
+            if problem := kind.file.problem(server_name, application, version, table_count):
                 raise kind.refused(problem)
 
     def _disable_compression(self) -> None:
@@ -357,8 +357,8 @@ class PostgresDatabase:
     def _holder_text(self, lease: Lease) -> str:
         """Describe the session that has a lease's lock by its client's address and server process; '' without one."""
         query = f"SELECT pid, COALESCE(host(client_addr), 'its machine') {_LOCKS} AND {_KEY}=?"
-        row = self.execute(query, (self._lock_key(lease.name),)).fetchone()
-        return "" if row is None else f" (from {row[1]}, by the server's process {row[0]})"
+        holder_row = self.execute(query, (self._lock_key(lease.name),)).fetchone()
+        return "" if holder_row is None else f" (from {holder_row[1]}, by the server's process {holder_row[0]})"
 
     def _begin(self, lock: str = "write", *, exclusive: bool = False) -> None:
         """Begin a transaction that writes, under the locks of the lease. FileLostError if the lease was taken."""
@@ -383,9 +383,11 @@ class PostgresDatabase:
     def _check_epochs(self, epochs: Any) -> None:
         """Raise FileLostError, for good, unless the epochs are those in which this process took its lease."""
         if epochs != self._epochs:
-            name = f"the {self._kind.file.name} {self._server.name}"
-            reason = f"another generation of processes has {name}"
-            self._lost = FileLostError(reason if epochs[0] == self._epochs[0] else f"another process has taken {name}")
+            database_name = f"the {self._kind.file.name} {self._server.name}"
+            reason = f"another generation of processes has {database_name}"
+            self._lost = FileLostError(
+                reason if epochs[0] == self._epochs[0] else f"another process has taken {database_name}"
+            )
             self._connection.close()
             raise self._lost
 
@@ -475,8 +477,8 @@ def _write_lock(lease: Lease) -> str:
 
 def _epochs(lease: Lease) -> str:
     """A query for the epochs of a lease and of its generation; 0 before the first, or if the lease does not share."""
-    names = (lease.name, _GENERATION) if lease.shares else (lease.name,)
-    queries = [f"coalesce((SELECT epoch FROM holders WHERE name='{name}'), 0)" for name in names]
+    lease_names = (lease.name, _GENERATION) if lease.shares else (lease.name,)
+    queries = [f"coalesce((SELECT epoch FROM holders WHERE name='{name}'), 0)" for name in lease_names]
     return f"SELECT {', '.join([*queries, '0'][:2])}"
 
 

@@ -48,18 +48,18 @@ class Shard:
         return f"{self.index}/{self.count}"
 
 
-def read_role(text: str) -> tuple[int, Shard | None]:
+def read_role(role: str) -> tuple[int, Shard | None]:
     """Read a process's role, `i/N` or `fleet/N`. Return N and the shard, `None` for the process of the whole fleet.
 
     Raises UsageError for other text, or if there is no such shard.
     """
-    if not (match := re.fullmatch("([0-9]{1,3}|fleet)/([0-9]{1,3})", text)):
-        raise UsageError(f"a shard is INDEX/COUNT or fleet/COUNT, like 0/4, not {text[:80]!r}")
-    count = int(match[2])
-    shard = None if match[1] == "fleet" else Shard(int(match[1]), count)
-    if not 2 <= count <= MOST_SHARDS or (shard is not None and shard.index >= count):
-        raise UsageError(f"there is no shard {text}: of 2 to {MOST_SHARDS} the first is 0")
-    return count, shard
+    if not (match := re.fullmatch("([0-9]{1,3}|fleet)/([0-9]{1,3})", role)):
+        raise UsageError(f"a shard is INDEX/COUNT or fleet/COUNT, like 0/4, not {role[:80]!r}")
+    shard_count = int(match[2])
+    shard = None if match[1] == "fleet" else Shard(int(match[1]), shard_count)
+    if not 2 <= shard_count <= MOST_SHARDS or (shard is not None and shard.index >= shard_count):
+        raise UsageError(f"there is no shard {role}: of 2 to {MOST_SHARDS} the first is 0")
+    return shard_count, shard
 
 
 def numbered(file: str, index: int | str) -> str:
@@ -74,5 +74,5 @@ def own_account(gateway: Broker, index: int) -> Broker | None:
     files = [None if file is None else numbered(file, index) for file in paths]
     if not any(files) or not all(Path(file).exists() for file in files if file is not None):
         return None
-    name = None if gateway.username is None else f"{gateway.username}-{index}"
-    return replace(gateway, username=name, password_file=files[0], cert_file=files[1], key_file=files[2])
+    username = None if gateway.username is None else f"{gateway.username}-{index}"
+    return replace(gateway, username=username, password_file=files[0], cert_file=files[1], key_file=files[2])

@@ -170,8 +170,8 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
 
     def stops(self) -> dict[str, tuple[int, bool]]:
         """By owned device that is or was stopped, the version up to which it is, and whether the stop is over."""
-        rows = self._db.execute("SELECT device, version, over FROM intact_stops")
-        return {device: (version, bool(is_over)) for device, version, is_over in rows if self._owns(device)}
+        stop_rows = self._db.execute("SELECT device, version, over FROM intact_stops")
+        return {device: (version, bool(is_over)) for device, version, is_over in stop_rows if self._owns(device)}
 
 
 class LedgerRecord(NamedTuple):
@@ -206,18 +206,18 @@ CREATE TABLE released (
         """The identities of the store and of its ledger, and the newest entry that may be published."""
         return LedgerRecord(*self._db.execute("SELECT identity, ledger, entry FROM intact_release_record").fetchone())
 
-    def begin(self, ledger: str, entry: int) -> None:
+    def begin(self, ledger: str, entry_number: int) -> None:
         """Store the identity of the ledger, and the number of its newest entry."""
-        self._db.execute("UPDATE release_record SET ledger=?, entry=?", (ledger, entry))
+        self._db.execute("UPDATE release_record SET ledger=?, entry=?", (ledger, entry_number))
 
-    def note(self, entry: int, released: Iterable[ReleasedTick]) -> None:
+    def note(self, entry_number: int, released: Iterable[ReleasedTick]) -> None:
         """Store that an entry may be published, and the last ticks that it is about; no number ever goes down."""
         query = (
             "INSERT INTO released VALUES (?, ?, ?) "
             "ON CONFLICT (device, stream) DO UPDATE SET last=excluded.last WHERE released.last<excluded.last"
         )
         self._db.executemany(query, released)
-        self._db.execute("UPDATE release_record SET entry=? WHERE entry<?", (entry, entry))
+        self._db.execute("UPDATE release_record SET entry=? WHERE entry<?", (entry_number, entry_number))
 
     def released_ticks(self) -> list[ReleasedTick]:
         """The last released tick of every stream."""
@@ -270,18 +270,18 @@ class AgedStore:
     _symbols: SymbolStore
     _owns: Callable[[str], bool]
 
-    def sequences(self, after: int, limit: int) -> list[Place]:
-        """The next sequences of owned devices above number `after`, in order, `limit` at most; empty after the last."""
+    def sequences(self, after_number: int, limit: int) -> list[Place]:
+        """The next sequences of owned devices above number `after_number`, in order, `limit` at most; empty after the last."""
         query = "SELECT id, device, stream FROM streams WHERE id>? ORDER BY id LIMIT ?"
-        return [Place(*row) for row in self.owned_rows(query, after, limit)]
+        return [Place(*row) for row in self.owned_rows(query, after_number, limit)]
 
-    def owned_rows(self, query: str, after: int, limit: int) -> list[Any]:
+    def owned_rows(self, query: str, after: int, page_size: int) -> list[Any]:
         """The first page of a query's rows that has any of owned devices, without the others; empty after the last.
 
         A row begins with a number, which orders the rows, and a device. The query has a `?` for the number before the
         page, and one for the most rows of a page.
         """
-        while rows := self._db.execute(query, (after, limit)).fetchall():
+        while rows := self._db.execute(query, (after, page_size)).fetchall():
             if owned_rows := [row for row in rows if self._owns(row[1])]:
                 return owned_rows
             after = rows[-1][0]
@@ -326,24 +326,24 @@ class AgedStore:
 
         Coverage stays, so that the device is not asked for the frames again.
         """
-        numbers = [row[0] for row in self._db.execute("SELECT id FROM streams WHERE device=?", (device,))]
-        if not numbers:
+        sequence_numbers = [row[0] for row in self._db.execute("SELECT id FROM streams WHERE device=?", (device,))]
+        if not sequence_numbers:
             return None
-        journal = self._symbols.remove_from_journal(numbers)
-        symbols, points, windows = int(journal.ticks.sum()), 0, 0
-        for sequence in numbers:
-            rows = np.flatnonzero(journal.number == sequence)
-            if len(rows):
-                spans = zip(journal.previous[rows].tolist(), journal.last[rows].tolist(), strict=True)
+        journal = self._symbols.remove_from_journal(sequence_numbers)
+        symbol_count, point_count, window_count = int(journal.ticks.sum()), 0, 0
+        for sequence in sequence_numbers:
+            journal_rows = np.flatnonzero(journal.number == sequence)
+            if len(journal_rows):
+                spans = zip(journal.previous[journal_rows].tolist(), journal.last[journal_rows].tolist(), strict=True)
                 self.put_coverage(sequence, Coverage([*self.coverage(sequence), *spans]).intervals)
-            (last,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (sequence,)).fetchone()
-            self._raise_begin(sequence, -1 if last is None else last + 1)
-            symbols += self._symbols.erase(sequence)
-            points += self._db.execute("DELETE FROM measured WHERE stream=?", (sequence,)).rowcount
-            windows += self._db.execute("DELETE FROM windows WHERE stream=?", (sequence,)).rowcount
+            (last_tick,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (sequence,)).fetchone()
+            self._raise_begin(sequence, -1 if last_tick is None else last_tick + 1)
+            symbol_count += self._symbols.erase(sequence)
+            point_count += self._db.execute("DELETE FROM measured WHERE stream=?", (sequence,)).rowcount
+            window_count += self._db.execute("DELETE FROM windows WHERE stream=?", (sequence,)).rowcount
             self._db.execute("DELETE FROM outbox WHERE stream=?", (sequence,))
             self._db.execute(f"DELETE FROM sent_tables WHERE stream=? AND {LIKELY}", (sequence,))
-        return Forgotten(symbols, points, windows)
+        return Forgotten(symbol_count, point_count, window_count)
 
     def coverage(self, sequence: int) -> list[tuple[int, int]]:
         """The stored intervals (after, through] of ticks that a sequence has accounted for, without the journal's."""
@@ -496,9 +496,9 @@ class Store:
         query = "INSERT INTO streams (device, stream) VALUES (?, ?) RETURNING id"
         return int(self._db.execute(query, (device, stream)).fetchone()[0])
 
-    def places(self, numbers: Iterable[int]) -> list[Place]:
+    def places(self, sequence_numbers: Iterable[int]) -> list[Place]:
         """The sequences with these numbers, in the order of their numbers."""
-        rows = among(self._db, "SELECT id, device, stream FROM streams WHERE id", sorted(numbers))
+        rows = among(self._db, "SELECT id, device, stream FROM streams WHERE id", sorted(sequence_numbers))
         return sorted(Place(*row) for row in rows)
 
     def policy_documents(self) -> list[str]:
@@ -522,25 +522,25 @@ class Store:
         """The numbers of devices' sequences of a name, by device; devices without one are left out."""
         return dict(among(self._db, "SELECT device, id FROM streams WHERE stream=? AND device", devices, stream))
 
-    def coverage_and_shifts(self, numbers: Sequence[int]) -> dict[int, tuple[Coverage, Shifts]]:
+    def coverage_and_shifts(self, sequences: Sequence[int]) -> dict[int, tuple[Coverage, Shifts]]:
         """The coverage and the shifts of sequences, by number; the journal's rows are counted."""
         tail = self.symbols.tail
-        intervals = {number: tail.intervals(number) for number in numbers}
-        for number, after, through in among(self._db, "SELECT * FROM intact_coverage WHERE stream", numbers):
-            intervals[number].append((after, through))
-        shifts = self.shifts_of(numbers)
-        return {number: (Coverage(intervals[number]), shifts[number]) for number in numbers}
+        intervals = {sequence: tail.intervals(sequence) for sequence in sequences}
+        for sequence, after, through in among(self._db, "SELECT * FROM intact_coverage WHERE stream", sequences):
+            intervals[sequence].append((after, through))
+        shifts = self.shifts_of(sequences)
+        return {sequence: (Coverage(intervals[sequence]), shifts[sequence]) for sequence in sequences}
 
     def shifts(self, stream: int | None) -> Shifts:
         """The shifts of a sequence: by how much its numbers are ahead of the wall clock; empty for `None`."""
         return Shifts(self._db.execute("SELECT shift, first, last FROM intact_shifts WHERE stream=?", (stream,)))
 
-    def shifts_of(self, numbers: Sequence[int]) -> dict[int, Shifts]:
+    def shifts_of(self, sequences: Sequence[int]) -> dict[int, Shifts]:
         """The shifts of several sequences, by number."""
-        spans: dict[int, list[Span]] = {number: [] for number in numbers}
-        for number, *span in among(self._db, "SELECT * FROM intact_shifts WHERE stream", numbers):
-            spans[number].append(Span(*span))
-        return {number: Shifts(rows) for number, rows in spans.items()}
+        spans: dict[int, list[Span]] = {sequence: [] for sequence in sequences}
+        for sequence, *span in among(self._db, "SELECT * FROM intact_shifts WHERE stream", sequences):
+            spans[sequence].append(Span(*span))
+        return {sequence: Shifts(sequence_spans) for sequence, sequence_spans in spans.items()}
 
     def put_shifts(self, stream: int, spans: Iterable[Span], oldest: int) -> None:
         """Store new and changed spans of a sequence's shifts, and remove those whose shift is below the oldest."""
@@ -560,22 +560,22 @@ class Store:
         self._db.executemany("DELETE FROM coverage WHERE stream=? AND after=?", removed_keys)
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, after, through))
 
-    def extend_coverage(self, ends: Iterable[tuple[int, int, int]]) -> None:
+    def extend_coverage(self, last_intervals: Iterable[tuple[int, int, int]]) -> None:
         """Lengthen the last interval of sequences, or begin one; each is given as number, after and through."""
         query = (
             "INSERT INTO coverage VALUES (?, ?, ?) ON CONFLICT (stream, after) DO UPDATE SET through=excluded.through"
         )
-        self._db.executemany(query, ends)
+        self._db.executemany(query, last_intervals)
 
     def reserved_counter(self) -> int:
         """The number of the newest watermark that may have been published; 0 if there is none."""
         (reserved,) = self._db.execute("SELECT reserved FROM intact_watermarks").fetchone()
         return int(reserved)
 
-    def reserve_counter(self, number: int) -> None:
+    def reserve_counter(self, counter: int) -> None:
         """Store that watermarks up to this number may be published."""
         with self.transaction():
-            self._db.execute("UPDATE watermarks SET reserved=? WHERE reserved<?", (number, number))
+            self._db.execute("UPDATE watermarks SET reserved=? WHERE reserved<?", (counter, counter))
 
     def queue_estimates(self, stream: int, frame: int) -> None:
         """Put a frame into the outbox, for its estimates; under a new serial if it waits there already."""
@@ -583,14 +583,16 @@ class Store:
         self._db.execute("INSERT INTO outbox (stream, frame) VALUES (?, ?)", (stream, frame))
         self.queued += 1
 
-    def outbox(self, after: int, limit: int) -> list[Outgoing]:
-        """The next estimates of owned devices above serial `after`, in order, `limit` at most; empty after the last."""
+    def outbox(self, after_serial: int, limit: int) -> list[Outgoing]:
+        """The next estimates of owned devices above serial `after_serial`, in order, `limit` at most; empty after the last."""
         query = (
             "SELECT serial, device, outbox.stream, streams.stream, frame FROM outbox JOIN streams ON id=outbox.stream "
             "WHERE serial>? ORDER BY serial LIMIT ?"
         )
-        rows = self.aged.owned_rows(query, after, limit)
-        return [Outgoing(serial, Place(number, device, name), frame) for serial, device, number, name, frame in rows]
+        rows = self.aged.owned_rows(query, after_serial, limit)
+        return [
+            Outgoing(serial, Place(sequence, device, name), frame) for serial, device, sequence, name, frame in rows
+        ]
 
     def newest_frames(self) -> dict[int, int]:
         """The newest frame of each sequence of points or windows, by number: its first tick, or its window's index."""
@@ -599,7 +601,7 @@ class Store:
             "(SELECT MAX(number) FROM windows WHERE windows.stream=id)",
         )
         rows = self._db.execute(f"SELECT id, device, COALESCE({', '.join(newest_queries)}) FROM streams")
-        return {number: frame for number, device, frame in rows if frame is not None and self._owns(device)}
+        return {sequence: frame for sequence, device, frame in rows if frame is not None and self._owns(device)}
 
     def forget_outgoing(self, serials: Iterable[int]) -> None:
         """Remove estimates from the outbox that were published, or will not be."""

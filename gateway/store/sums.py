@@ -112,13 +112,13 @@ class SumStore:
         """Store a report. Return `stored`, or `duplicate` or `conflict` if the device has one of the window already."""
         report_key = (report.document, report.number, device)
         sealed = msgpack.packb(report.sealed.row())
-        row = (report.policy_version, json.dumps(report.observed), report.parts, sealed)
+        report_row = (report.policy_version, json.dumps(report.observed), report.parts, sealed)
         query = f"SELECT {_REPORT} FROM intact_reports WHERE (document, number, device)=(?, ?, ?)"
         if (stored_row := self._db.execute(query, report_key).fetchone()) is not None:
-            is_same = (stored_row[0], stored_row[1], bytes(stored_row[2]), bytes(stored_row[3])) == row
+            is_same = (stored_row[0], stored_row[1], bytes(stored_row[2]), bytes(stored_row[3])) == report_row
             return "duplicate" if is_same else "conflict"
         columns = f"document, number, device, {_REPORT}"
-        self._db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", (*report_key, *row))
+        self._db.execute(f"INSERT INTO reports ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", (*report_key, *report_row))
         return "stored"
 
     def waiting_windows(self, document: bytes, through: int) -> list[int]:
@@ -163,8 +163,8 @@ class SumStore:
         if isinstance(self._location, Path):
             self.close()
 
-    def _reports(self, where: str, document: bytes, window_number: int) -> list[StoredReport]:
-        query = f"SELECT {_REPORT} FROM intact_reports WHERE document=? AND number=?{where} ORDER BY place, device"
+    def _reports(self, condition: str, document: bytes, window_number: int) -> list[StoredReport]:
+        query = f"SELECT {_REPORT} FROM intact_reports WHERE document=? AND number=?{condition} ORDER BY place, device"
         return [
             StoredReport(
                 version,

@@ -73,11 +73,11 @@ class Columns(NamedTuple):
     def of(cls, rows: Iterable[tuple[int, SymbolFrame]]) -> Columns:
         """Convert frames, each with the number of its sequence, to columns."""
         frames = list(rows)
-        fields = [
-            (n, frame.policy_version, frame.shift, frame.previous, frame.first, len(frame.symbols), frame.bits)
-            for n, frame in frames
+        field_rows = [
+            (number, frame.policy_version, frame.shift, frame.previous, frame.first, len(frame.symbols), frame.bits)
+            for number, frame in frames
         ]
-        table = np.array(fields, dtype=np.int64).reshape(len(frames), 7).T.copy()
+        table = np.array(field_rows, dtype=np.int64).reshape(len(frames), 7).T.copy()
         sizes = packed_size(table[5], table[6])
         start = np.cumsum(sizes) - sizes
         packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
@@ -96,25 +96,25 @@ class Columns(NamedTuple):
 
         `lines` has the index of the line for each row. Symbols of other ticks are left out.
         """
-        index = np.array(rows, dtype=np.int64)
+        row_array = np.array(rows, dtype=np.int64)
         lay_out(
             self.packed,
-            self.start[index],
-            self.ticks[index],
-            self.bits[index],
-            self.first[index] - begin,
+            self.start[row_array],
+            self.ticks[row_array],
+            self.bits[row_array],
+            self.first[row_array] - begin,
             np.array(lines),
             out,
         )
 
     def take(self, rows: Ints) -> Columns:
         """The given rows, in the given order."""
-        fields = [column[rows] for column in self[:7]]
-        sizes = packed_size(fields[5], fields[6])
+        int_columns = [column[rows] for column in self[:7]]
+        sizes = packed_size(int_columns[5], int_columns[6])
         start = np.cumsum(sizes) - sizes
         packed = np.empty(int(sizes.sum()), dtype=np.uint8)
         _copy_rows(self.packed, self.start[rows], sizes, packed)
-        return Columns._make((*fields, start, packed))
+        return Columns._make((*int_columns, start, packed))
 
     @property
     def last(self) -> Ints:
@@ -124,38 +124,38 @@ class Columns(NamedTuple):
     def encode(self) -> bytes:
         """Encode the columns as bytes; they must come from `take` or `of`, so that symbols lie side by side."""
         columns = (column.astype(width) for column, width in zip(self[:7], _WIDTHS, strict=True))
-        head = _HEAD.pack(_VERSION, self.rows, len(self.packed))
-        return b"".join((head, *(column.tobytes() for column in columns), self.packed.tobytes()))
+        header = _HEAD.pack(_VERSION, self.rows, len(self.packed))
+        return b"".join((header, *(column.tobytes() for column in columns), self.packed.tobytes()))
 
     @classmethod
     def decode(cls, encoded: bytes) -> Columns:
         """Decode the bytes of `encode`. Raises FuguError for other bytes."""
         try:
-            version, rows, size = _HEAD.unpack_from(encoded)
-            offset, fields = _HEAD.size, []
+            version, row_count, packed_bytes = _HEAD.unpack_from(encoded)
+            offset, int_columns = _HEAD.size, []
             for width in _WIDTHS:
-                fields.append(np.frombuffer(encoded, width, rows, offset).astype(np.int64))
-                offset += rows * np.dtype(width).itemsize
-            packed = np.frombuffer(encoded, np.uint8, size, offset)
+                int_columns.append(np.frombuffer(encoded, width, row_count, offset).astype(np.int64))
+                offset += row_count * np.dtype(width).itemsize
+            packed = np.frombuffer(encoded, np.uint8, packed_bytes, offset)
         except (struct.error, ValueError):
             raise FuguError("a batch of frames in the store is cut short") from None
-        sizes = packed_size(fields[5], fields[6])
-        if version != _VERSION or offset + size != len(encoded) or int(sizes.sum()) != size:
+        sizes = packed_size(int_columns[5], int_columns[6])
+        if version != _VERSION or offset + packed_bytes != len(encoded) or int(sizes.sum()) != packed_bytes:
             raise FuguError("a batch of frames in the store is not whole")
-        return cls._make((*fields, np.cumsum(sizes) - sizes, packed))
+        return cls._make((*int_columns, np.cumsum(sizes) - sizes, packed))
 
     @classmethod
-    def joined(cls, parts: Sequence[Columns]) -> Columns:
+    def joined(cls, batches: Sequence[Columns]) -> Columns:
         """Join several columns, one after the other."""
-        if len(parts) == 1:
-            return parts[0]
-        fields = [np.concatenate([np.empty(0, np.int64), *(part[i] for part in parts)]) for i in range(7)]
-        sizes = [len(part.packed) for part in parts]
+        if len(batches) == 1:
+            return batches[0]
+        int_columns = [np.concatenate([np.empty(0, np.int64), *(batch[i] for batch in batches)]) for i in range(7)]
+        sizes = [len(batch.packed) for batch in batches]
         offsets = np.cumsum([0, *sizes[:-1]])
-        starts = [part.start + begin for part, begin in zip(parts, offsets, strict=False)]
+        starts = [batch.start + begin for batch, begin in zip(batches, offsets, strict=False)]
         start = np.concatenate([np.empty(0, np.int64), *starts])
-        packed = np.concatenate([np.empty(0, np.uint8), *(part.packed for part in parts)])
-        return cls._make((*fields, start, packed))
+        packed = np.concatenate([np.empty(0, np.uint8), *(batch.packed for batch in batches)])
+        return cls._make((*int_columns, start, packed))
 
 
 def packed_size(count: Ints, bits: Ints) -> Ints:
@@ -180,11 +180,13 @@ def unpack(packed: Bytes, offset: int, bits: int, out: Bytes) -> None:
 
 
 @kernel
-def lay_out(packed: Bytes, starts: Ints, counts: Ints, bits: Ints, offsets: Ints, lines: Ints, out: Ints) -> None:
+def lay_out(
+    packed: Bytes, starts: Ints, symbol_counts: Ints, bits: Ints, offsets: Ints, lines: Ints, out: Ints
+) -> None:
     """Read each row's symbols into a line of `out`, from the row's offset on; symbols beyond the line are left out."""
     for row in range(starts.size):
         per_byte, mask = 8 // bits[row], (1 << bits[row]) - 1
-        for i in range(max(0, -offsets[row]), min(counts[row], out.shape[1] - offsets[row])):
+        for i in range(max(0, -offsets[row]), min(symbol_counts[row], out.shape[1] - offsets[row])):
             shift = 8 - bits[row] - bits[row] * (i % per_byte)
             out[lines[row], offsets[row] + i] = (packed[starts[row] + i // per_byte] >> shift) & mask
 
@@ -255,15 +257,15 @@ class Tail:
         rows_by_number, address = self._rows, len(self._batches) << _ROW_BITS
         self._batches.append(columns)
         columns_as_lists = (columns.number.tolist(), columns.first.tolist(), columns.ticks.tolist())
-        for number, first, count in zip(*columns_as_lists, strict=True):
-            if (rows := rows_by_number.get(number)) is None:
-                rows = rows_by_number[number] = _Rows()
-            if not count:
-                rows.accounted.append(address)
+        for sequence, first, tick_count in zip(*columns_as_lists, strict=True):
+            if (sequence_rows := rows_by_number.get(sequence)) is None:
+                sequence_rows = rows_by_number[sequence] = _Rows()
+            if not tick_count:
+                sequence_rows.accounted.append(address)
             else:
-                i = bisect_left(rows.firsts, first)
-                rows.firsts.insert(i, first)
-                rows.addresses.insert(i, address)
+                position = bisect_left(sequence_rows.firsts, first)
+                sequence_rows.firsts.insert(position, first)
+                sequence_rows.addresses.insert(position, address)
             address += 1
         self.rows += columns.rows
         self.size += columns.rows * _ROW_BYTES + len(columns.packed)
@@ -312,11 +314,11 @@ class Tail:
     def _columns_at(self, address_list: list[int]) -> Columns:
         """The rows at some addresses, in their order."""
         addresses = np.array(address_list, dtype=np.int64)
-        order = np.argsort(addresses >> _ROW_BITS, kind="stable")
-        batches, rows = addresses[order] >> _ROW_BITS, addresses[order] & ((1 << _ROW_BITS) - 1)
+        batch_order = np.argsort(addresses >> _ROW_BITS, kind="stable")
+        batches, rows = addresses[batch_order] >> _ROW_BITS, addresses[batch_order] & ((1 << _ROW_BITS) - 1)
         edges = pairwise([0, *(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(addresses)])
-        parts = [self._batches[batches[begin]].take(rows[begin:end]) for begin, end in edges if begin < end]
-        return Columns.joined(parts).take(np.argsort(order))
+        batch_parts = [self._batches[batches[begin]].take(rows[begin:end]) for begin, end in edges if begin < end]
+        return Columns.joined(batch_parts).take(np.argsort(batch_order))
 
 
 _PAGE = 64
@@ -351,13 +353,13 @@ class Chunk(NamedTuple):
 
     def columns(self) -> Columns:
         """The chunk's runs as rows."""
-        table = np.array(self.runs, dtype=np.int64).reshape(-1, 5).T.copy()
-        version, shift, offset, count, bits = table
+        run_table = np.array(self.runs, dtype=np.int64).reshape(-1, 5).T.copy()
+        version, shift, offset, tick_count, bits = run_table
         first = offset + self.first
-        sizes = packed_size(count, bits)
+        sizes = packed_size(tick_count, bits)
         packed = np.frombuffer(self.symbols, dtype=np.uint8)
-        number = np.full(len(first), self.number, dtype=np.int64)
-        return Columns(number, version, shift, first - 1, first, count, bits, np.cumsum(sizes) - sizes, packed)
+        numbers = np.full(len(first), self.number, dtype=np.int64)
+        return Columns(numbers, version, shift, first - 1, first, tick_count, bits, np.cumsum(sizes) - sizes, packed)
 
 
 class Head(NamedTuple):
@@ -426,17 +428,17 @@ CREATE TABLE heads (
         tail = self.tail
         for shard in range(shards):
             query = "SELECT MIN(serial), MAX(serial) FROM journal WHERE shard=?"
-            first, last = self._db.execute(query, (shard,)).fetchone()
+            first_serial, last_serial = self._db.execute(query, (shard,)).fetchone()
             seen_serials = self._seen_serials.get(shard)
-            if seen_serials is not None and seen_serials[0] != first:
+            if seen_serials is not None and seen_serials[0] != first_serial:
                 self._tail = None
                 return
-            if first is not None and seen_serials != (first, last):
+            if first_serial is not None and seen_serials != (first_serial, last_serial):
                 query = "SELECT batch FROM intact_journal WHERE shard=? AND serial>? AND serial<=? ORDER BY serial"
                 last_seen = -1 if seen_serials is None else seen_serials[1]
-                for (batch,) in self._db.execute(query, (shard, last_seen, last)):
+                for (batch,) in self._db.execute(query, (shard, last_seen, last_serial)):
                     tail.add(Columns.decode(bytes(batch)))
-                self._seen_serials[shard] = first, last
+                self._seen_serials[shard] = first_serial, last_serial
 
     def read_again(self) -> None:
         """Read the journal again at its next use: the rows in memory may be ahead of it."""
@@ -469,9 +471,9 @@ CREATE TABLE heads (
         """The head of a stream; `None` before its first seal."""
         return next(iter(self.heads([sequence])), None)
 
-    def heads(self, numbers: Sequence[int]) -> list[Head]:
+    def heads(self, sequences: Sequence[int]) -> list[Head]:
         """The heads of streams, without those that were never sealed."""
-        rows = among(self._db, "SELECT * FROM intact_heads WHERE stream", numbers)
+        rows = among(self._db, "SELECT * FROM intact_heads WHERE stream", sequences)
         return [Head._make((*row[:4], np.frombuffer(row[4], dtype="<f8"), *row[5:])) for row in rows]
 
     def last(self, sequence: int) -> int:
@@ -483,13 +485,15 @@ CREATE TABLE heads (
         """The numbers of streams whose newest tick may not have been reported, among them all in the journal."""
         query = "SELECT heads.stream, device FROM heads JOIN streams ON id=heads.stream WHERE reported<last"
         return sorted(
-            {number for number, device in self._db.execute(query) if self._owns(device)} | {*self.tail.numbers}
+            {stream_number for stream_number, device in self._db.execute(query) if self._owns(device)}
+            | {*self.tail.numbers}
         )
 
     def put_reported(self, reported_ticks: Iterable[tuple[int, int]]) -> None:
         """Store the newest reported tick of sealed streams, each with the number of its stream."""
         self._db.executemany(
-            "UPDATE heads SET reported=? WHERE stream=?", ((tick, number) for number, tick in reported_ticks)
+            "UPDATE heads SET reported=? WHERE stream=?",
+            ((tick, stream_number) for stream_number, tick in reported_ticks),
         )
 
     def chunks(self, sequence: int, tick: int) -> Iterator[Chunk]:
@@ -521,19 +525,19 @@ CREATE TABLE heads (
         """The symbols of the ticks first..last as frames, cut to these ticks."""
         return [cut_frame(frame, first, last) for frame in self.following(sequence, first, last)]
 
-    def across(self, numbers: Sequence[int], first: int, last: int) -> Columns:
+    def across(self, sequences: Sequence[int], first: int, last: int) -> Columns:
         """The frames of some sequences that have any of the ticks first..last, in no order.
 
         A frame may be there twice, from the journal and sealed. Sealed frames are cut otherwise than the device has cut
         them.
         """
-        journal_columns = self.tail.across(numbers, first, last)  # before the chunks: another process may seal them
+        journal_columns = self.tail.across(sequences, first, last)  # before the chunks: another process may seal them
         query = (
             "SELECT c.stream, c.first, c.last, day, policy_version, distribution, runs, symbols FROM intact_chunks c "
             "JOIN streams ON id=c.stream WHERE c.first<=? AND c.first>=COALESCE("
             "(SELECT MAX(first) FROM chunks WHERE chunks.stream=id AND first<=?), ?) AND id"
         )
-        sealed_columns = (_chunk(row).columns() for row in among(self._db, query, numbers, last, first, first))
+        sealed_columns = (_chunk(row).columns() for row in among(self._db, query, sequences, last, first, first))
         columns = Columns.joined([journal_columns, *sealed_columns])
         return columns.take(np.flatnonzero((columns.ticks > 0) & (columns.first <= last) & (columns.last >= first)))
 
@@ -541,8 +545,8 @@ CREATE TABLE heads (
         """The first tick from `tick` on that has a symbol, or `None`."""
         journal_tick = self.tail.next_first(sequence, tick)  # before the chunks: another process may seal it
         runs = ((chunk.first + run[2], run[3]) for chunk in self.chunks(sequence, tick) for run in chunk.runs)
-        sealed_tick = next((max(first, tick) for first, ticks in runs if first + ticks > tick), None)
-        return min((first for first in (journal_tick, sealed_tick) if first is not None), default=None)
+        sealed_tick = next((max(first_tick, tick) for first_tick, ticks in runs if first_tick + ticks > tick), None)
+        return min((first_tick for first_tick in (journal_tick, sealed_tick) if first_tick is not None), default=None)
 
     def replace_chunk(self, chunk: Chunk, remainder: Chunk) -> None:
         """Put the remainder of a chunk in its place."""
@@ -558,12 +562,12 @@ CREATE TABLE heads (
             self._db.execute(f"DELETE FROM {table} WHERE stream=?", (sequence,))
         return symbols
 
-    def remove_from_journal(self, numbers: Sequence[int]) -> Columns:
+    def remove_from_journal(self, sequences: Sequence[int]) -> Columns:
         """Remove sequences from the journal of all shards. Return their rows. Later call `read_again`."""
-        removed_numbers = np.array(numbers, dtype=np.int64)
-        rows = self._db.execute("SELECT serial, batch FROM intact_journal ORDER BY serial").fetchall()
+        removed_numbers = np.array(sequences, dtype=np.int64)
+        journal_rows = self._db.execute("SELECT serial, batch FROM intact_journal ORDER BY serial").fetchall()
         removed_columns = []
-        for serial, batch in rows:
+        for serial, batch in journal_rows:
             columns = Columns.decode(bytes(batch))
             is_removed = np.isin(columns.number, removed_numbers)
             if is_removed.any():
@@ -583,8 +587,8 @@ def _chunk_row(chunk: Chunk) -> tuple[object, ...]:
 def _chunk(row: Sequence[Any]) -> Chunk:
     """Read a chunk from a row of its table."""
     number, first, last, day, version, distribution, packed, symbols = row
-    numbers = msgpack.unpackb(packed)
-    runs = tuple(tuple(numbers[i : i + 5]) for i in range(0, len(numbers), 5))
+    run_numbers = msgpack.unpackb(packed)
+    runs = tuple(tuple(run_numbers[i : i + 5]) for i in range(0, len(run_numbers), 5))
     return Chunk(number, first, last, np.frombuffer(distribution, dtype="<f8"), version, day, runs, bytes(symbols))
 
 

@@ -81,7 +81,7 @@ def test_each_device_s_watermark_has_a_tag_under_its_own_key(tmp_path: Path) -> 
     names = (*keys, "pen")
     scene = Scene(tmp_path / "s.sqlite", policies=tuple(policy(1, device=name) for name in names))
     link = Wire()
-    publisher = Publisher(link, "home", scene.store, scene.recorder, scene.counters, key=keys.get)  # type: ignore[arg-type]
+    publisher = Publisher(link, "home", scene.store, scene.recorder, scene.counters, key_of=keys.get)  # type: ignore[arg-type]
     for name in names:
         scene.record(SymbolFrame(1, -1, 0, b"\1"), device=name)
         publisher.born(name)
