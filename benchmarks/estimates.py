@@ -92,7 +92,7 @@ def _heard(broker: Broker, folder: Path) -> dict[str, float]:
 def _newest(store: Store, number: int) -> int:
     """The last tick that is stored of a stream."""
     tail = store.symbols.tail.of(number)
-    return int(tail.last[-1]) if tail.rows else store.symbols.last(number)
+    return int(tail.last[-1]) if tail.row_count else store.symbols.last(number)
 
 
 def _flood(broker: Broker) -> int:

@@ -189,11 +189,11 @@ def _serve_gateway(job: PartJob, part: str, host: Connection, stop_event: Wake) 
     settings = job.settings if part == _FLEET else job.settings.model_copy(update={"metrics": None})
     gateway = Gateway(settings, duty_of(settings, f"{part.removeprefix(_SHARD)}/{job.shards}"))
 
-    def started() -> None:
+    def note_started() -> None:
         _log.info("%s has started", part)
         _send_text(host, "")
 
-    return serve(gateway, stop_event, started, _stuck_check(gateway))
+    return serve(gateway, stop_event, note_started, _stuck_check(gateway))
 
 
 def _send_text(host: Connection, text: str) -> None:
@@ -417,41 +417,41 @@ class Cluster:
         self._actors[name] = actor_class.remote(job, share)
         return name
 
-    def begin(self, names: Iterable[str]) -> None:
+    def begin(self, actors: Iterable[str]) -> None:
         """Let actors take parts."""
-        for name in names:
-            self._actors[name].begin.remote()
+        for actor in actors:
+            self._actors[actor].begin.remote()
 
     def states(self) -> dict[str, State]:
         """The state of each actor that answers within two seconds, by name."""
         return self._answers("state", self.living_names(), _ANSWER_SECONDS)
 
-    def stop(self, names: Iterable[str]) -> None:
+    def stop(self, actors: Iterable[str]) -> None:
         """Stop the parts of actors in order, and end the actors' processes, also of actors that do not answer."""
-        stopped_names = set(names)
+        stopped_names = set(actors)
         running_names = stopped_names & set(self.living_names())
-        for step in ("rest", "stop"):  # the fleet's own part stops first, so that it reports no shard missing
-            answers = self._answers(step, running_names, _ORDERLY_SECONDS)
-            for name in running_names - answers.keys():
-                _log.error("the actor %s does not answer: it is ended as it is", name)
+        for method in ("rest", "stop"):  # the fleet's own part stops first, so that it reports no shard missing
+            answers = self._answers(method, running_names, _ORDERLY_SECONDS)
+            for actor in running_names - answers.keys():
+                _log.error("the actor %s does not answer: it is ended as it is", actor)
             running_names &= answers.keys()
-        for name in stopped_names:
-            self._ray.kill(self._actors.pop(name))
+        for actor in stopped_names:
+            self._ray.kill(self._actors.pop(actor))
 
     def living_names(self) -> list[str]:
         """The names of the actors on nodes that live."""
         nodes = set(self.nodes)
         return [name for name in self._actors if name.partition("-")[0] in nodes]
 
-    def _answers(self, method: str, names: Iterable[str], seconds: float) -> dict[str, Any]:
+    def _answers(self, method: str, actors: Iterable[str], seconds: float) -> dict[str, Any]:
         """Call a method of actors. Return the answers that come within `seconds`, by actor."""
-        calls = {name: getattr(self._actors[name], method).remote() for name in names}
+        calls = {actor: getattr(self._actors[actor], method).remote() for actor in actors}
         answers = {}
-        ready = self._ray.wait([*calls.values()], num_returns=len(calls), timeout=seconds)[0] if calls else ()
-        for name, call in calls.items():
-            if call in ready:
+        ready_calls = self._ray.wait([*calls.values()], num_returns=len(calls), timeout=seconds)[0] if calls else ()
+        for actor, call in calls.items():
+            if call in ready_calls:
                 with suppress(self._ray.exceptions.RayError):
-                    answers[name] = self._ray.get(call)
+                    answers[actor] = self._ray.get(call)
         return answers
 
 

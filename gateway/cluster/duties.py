@@ -52,7 +52,7 @@ class _Sharing(Alone):
 
     def _open_channel(self, lease: Lease | None = None) -> ShardChannel:
         """Open a channel between the processes, until the end of the duty."""
-        return self.opened.enter_context(closing(ShardChannel(channel_of(self._settings.store), lease)))
+        return self.resources.enter_context(closing(ShardChannel(channel_of(self._settings.store), lease)))
 
 
 class OneShard(_Sharing):
@@ -63,7 +63,7 @@ class OneShard(_Sharing):
         self._shard = shard
         self.broker = shard_account(settings.broker, shard.index, shard.count)
         self.client_id += f"-{shard.index}"
-        self.path = part_of(settings.store, f"shard-{shard.index}")
+        self.status_store = part_of(settings.store, f"shard-{shard.index}")
         self.will = None
 
     def owns(self, device: str) -> bool:
@@ -158,7 +158,7 @@ class FleetProgress(StoreProgress):
 
     def known_devices(self, question: Question) -> tuple[str, ...]:
         """Return a question's devices. Read first which ticks they have accounted for, once after each `refresh`."""
-        start = time.monotonic()
+        start_time = time.monotonic()
         devices_by_name = defaultdict[str, list[str]](list)
         symbol_streams = [(device, question.stream) for device in question.devices if device not in question.silent]
         windows = [(device, sequence_name(question.stream, window.name)) for device, window in question.windows.items()]
@@ -166,12 +166,12 @@ class FleetProgress(StoreProgress):
             if (device, name) not in self._accounts:
                 devices_by_name[name].append(device)
         for name, devices in devices_by_name.items():
-            numbers = self._store.numbers(name, devices)
-            accounts = self._store.coverage_and_shifts([*numbers.values()])
+            sequence_numbers = self._store.numbers(name, devices)
+            accounts = self._store.coverage_and_shifts([*sequence_numbers.values()])
             for device in devices:
-                account = accounts[numbers[device]] if device in numbers else (Coverage(), Shifts())
+                account = accounts[sequence_numbers[device]] if device in sequence_numbers else (Coverage(), Shifts())
                 self._accounts[device, name] = account
-        self._seconds_read += time.monotonic() - start
+        self._seconds_read += time.monotonic() - start_time
         return question.devices
 
 
@@ -205,7 +205,7 @@ class WholeFleet(_Sharing):
         loop.link.unsubscribe(frame_topics(settings.fleet))  # an earlier session may have subscribed to all frames
         watch_channel = ShardChannel(channel_of(settings.store))
         self.elsewhere = shard_watch = ShardWatch(watch_channel, self._shards, loop.counters)
-        self.opened.callback(shard_watch.stop)
+        self.resources.callback(shard_watch.stop)
         progress = FleetProgress(loop.store, self._shards, lambda: shard_watch.missing)
         self._add_site_parts(loop, loop.make_monitor([]), lambda: progress)
         loop.parts.append(ShardReader(loop.store, channel, progress, self._releasing))

@@ -77,7 +77,7 @@ class ShardChannel:
         with self._db.transaction():
             self._db.execute("DELETE FROM needed")
             self._db.executemany(
-                "INSERT INTO needed VALUES (?, ?, ?)", [(*key, tick) for key, tick in first_ticks.items()]
+                "INSERT INTO needed VALUES (?, ?, ?)", [(*stream_key, tick) for stream_key, tick in first_ticks.items()]
             )
             self._db.execute("UPDATE known SET known=1")
 
@@ -102,8 +102,8 @@ class ShardChannel:
 
     def beats(self) -> dict[int, tuple[int, dict[str, Any]]]:
         """By index of a shard, the number of its newest document, which goes up with each beat, and the document."""
-        rows = self._db.execute("SELECT shard, number, body FROM beats")
-        return {shard: (number, json.loads(body)) for shard, number, body in rows}
+        beat_rows = self._db.execute("SELECT shard, number, body FROM beats")
+        return {shard: (number, json.loads(body)) for shard, number, body in beat_rows}
 
 
 _log = logging.getLogger(__name__)
@@ -119,14 +119,14 @@ class _ShardState:
 
     Attributes:
         heard_at: when it was read, in seconds of a steady clock; at first, when the watch was made.
-        number: its number, 0 before the first.
+        beat_number: its number, 0 before the first.
         began_at: when the shard was started, in Unix seconds of its own clock.
         counters_before: the sums of the counters of earlier starts.
         counters_now: the counters since the last start.
     """
 
     heard_at: float
-    number: int = 0
+    beat_number: int = 0
     began_at: float = 0.0
     counters_before: Counter[str] = field(default_factory=Counter)
     counters_now: Counter[str] = field(default_factory=Counter)
@@ -182,8 +182,8 @@ class ShardWatch(Elsewhere):
 
     def look(self, alarms: Alarms, now: float) -> None:
         """Note shards that have been missing for more than ten seconds, and the new alarms of the other shards."""
-        missing = self.missing
-        self._missing_since = {index: self._missing_since.get(index, now) for index in missing}
+        missing_indices = self.missing
+        self._missing_since = {index: self._missing_since.get(index, now) for index in missing_indices}
         for index, missing_since in self._missing_since.items():
             if now - missing_since > _ALARM_SECONDS:
                 alarms.note(AlarmCode.SHARD, str(index), times=0)
@@ -191,8 +191,8 @@ class ShardWatch(Elsewhere):
         for index, report in dict(self.reports).items():
             for code, name, detail, count in report["alarms"]:
                 count_before = counts_before.get((index, code, name), 0)
-                self._alarm_counts[index, code, name] = count_before if index in missing else count
-                if index not in missing:
+                self._alarm_counts[index, code, name] = count_before if index in missing_indices else count
+                if index not in missing_indices:
                     alarms.note(AlarmCode(code), name, detail, times=max(count - count_before, 0))
 
     @property
@@ -213,15 +213,15 @@ class ShardWatch(Elsewhere):
         """Read the beats. Raises DatabaseError if they cannot be read."""
         beats, now = self._channel.beats(), self._seconds()
         for index, shard in enumerate(self._shards):
-            number, body = beats.get(index, (shard.number, {}))
-            if number == shard.number:
+            beat_number, document = beats.get(index, (shard.beat_number, {}))
+            if beat_number == shard.beat_number:
                 continue
-            shard.number, shard.heard_at = number, now
-            if body["since"] != shard.began_at:
+            shard.beat_number, shard.heard_at = beat_number, now
+            if document["since"] != shard.began_at:
                 self._counters["shards_restarted"] += shard.began_at > 0.0
-                shard.began_at, shard.counters_before = body["since"], shard.counters_before + shard.counters_now
-            shard.counters_now = Counter(body["counters"])
-            self.reports[index] = body
+                shard.began_at, shard.counters_before = document["since"], shard.counters_before + shard.counters_now
+            shard.counters_now = Counter(document["counters"])
+            self.reports[index] = document
 
     def _read_rounds(self) -> None:
         """Read the beats until `stop`. An unreadable channel is logged once."""

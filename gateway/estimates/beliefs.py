@@ -130,8 +130,8 @@ class Bank:
                 (len(model.initial), meanings.setdefault(model.meaning, len(meanings)), *model_offsets)
                 for model, model_offsets in zip(self.models, offsets, strict=True)
             ]
-            numbers = np.concatenate([np.zeros(0), *matrices])
-            self._arrays = Models(np.array(facts, dtype=np.int64).reshape(-1, 5), numbers)
+            params = np.concatenate([np.zeros(0), *matrices])
+            self._arrays = Models(np.array(facts, dtype=np.int64).reshape(-1, 5), params)
         return self._arrays
 
 
@@ -180,7 +180,7 @@ def follow(beliefs: Beliefs, models: Models, slots: Ints, row_models: Ints, colu
     `slots` and `row_models` (n,) are each row's stream and model, `order` (n,) the rows in the order of their streams
     and ticks. Rows without symbols change nothing.
     """
-    priors = np.zeros((columns.rows, beliefs.distribution.shape[1]))
+    priors = np.zeros((columns.row_count, beliefs.distribution.shape[1]))
     buffer = np.empty(beliefs.distribution.shape[1])
     frame_columns = (columns.shift, columns.first, columns.ticks, columns.bits, columns.start, columns.packed)
     _follow_rows(order, slots, row_models, *frame_columns, *models, *beliefs, priors, buffer)
@@ -189,14 +189,14 @@ def follow(beliefs: Beliefs, models: Models, slots: Ints, row_models: Ints, colu
 
 @kernel
 def _follow_rows(
-    order: Ints, slots: Ints, row_models: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, start: Ints,
+    order: Ints, slots: Ints, row_models: Ints, shift: Ints, first: Ints, ticks: Ints, bits: Ints, start: Ints,
     packed: Bytes, facts: Ints, params: Floats, state: Ints, distribution: Floats, priors: Floats, buffer: Floats,
 ) -> None:  # fmt: skip
     for row in order:
-        if count[row] == 0:
+        if ticks[row] == 0:
             continue
-        slot, m = slots[row], row_models[row]
-        k, meaning, chain, rows, initial = facts[m]
+        slot, model_index = slots[row], row_models[row]
+        k, meaning, chain, table, initial = facts[model_index]
         previous_model = state[slot, 0]
         if previous_model != GIVEN:
             is_continued = previous_model >= 0 and facts[previous_model, 1] == meaning and state[slot, 2] == shift[row]
@@ -207,14 +207,14 @@ def _follow_rows(
                     distribution[slot, x] = params[initial + x]
         _copy_row(distribution, slot, priors, row, k)
         if k == 2:
-            _follow_binary(distribution, slot, params, chain, rows, initial, packed, start[row], count[row], bits[row])
+            _follow_binary(distribution, slot, params, chain, table, initial, packed, start[row], ticks[row], bits[row])
         else:
-            for t in range(count[row]):
+            for t in range(ticks[row]):
                 if t:
                     _predict(distribution, slot, k, params, chain, buffer)
-                row_offset = rows + k * _read_symbol(packed, start[row], t, bits[row])
+                row_offset = table + k * _read_symbol(packed, start[row], t, bits[row])
                 _condition_on(distribution, slot, k, params, row_offset, initial)
-        state[slot, 0], state[slot, 1], state[slot, 2] = m, first[row] + count[row] - 1, shift[row]
+        state[slot, 0], state[slot, 1], state[slot, 2] = model_index, first[row] + ticks[row] - 1, shift[row]
 
 
 @part
@@ -226,17 +226,17 @@ def _read_symbol(packed: Bytes, start: int, t: int, bits: int) -> int:
 
 @part
 def _follow_binary(
-    distribution: Floats, row: int, params: Floats, chain: int, rows: int, initial: int, packed: Bytes, start: int,
-    count: int, bits: int,
+    distribution: Floats, slot: int, params: Floats, chain: int, table: int, initial: int, packed: Bytes, start: int,
+    ticks: int, bits: int,
 ) -> None:  # fmt: skip
     """Follow a frame of a stream of two states, by the same operations as for more states."""
     p00, p01, p10, p11 = params[chain], params[chain + 1], params[chain + 2], params[chain + 3]
-    a, b = distribution[row, 0], distribution[row, 1]
+    a, b = distribution[slot, 0], distribution[slot, 1]
     per_byte, mask = 8 // bits, (1 << bits) - 1
-    for t in range(count):
+    for t in range(ticks):
         if t:
             a, b = a * p00 + b * p10, a * p01 + b * p11
-        row_offset = rows + 2 * ((packed[start + t // per_byte] >> (8 - bits - bits * (t % per_byte))) & mask)
+        row_offset = table + 2 * ((packed[start + t // per_byte] >> (8 - bits - bits * (t % per_byte))) & mask)
         c, d = a * params[row_offset], b * params[row_offset + 1]
         if not c + d > 0.0:
             a, b = params[initial], params[initial + 1]
@@ -244,7 +244,7 @@ def _follow_binary(
         if c + d > 0.0:
             factor = 1.0 / (c + d)
             a, b = c * factor, d * factor
-    distribution[row, 0], distribution[row, 1] = a, b
+    distribution[slot, 0], distribution[slot, 1] = a, b
 
 
 @part
@@ -326,25 +326,25 @@ def look_back(models: Models, row_models: Ints, columns: Columns, priors: Floats
 
 @kernel
 def _look_back(
-    row_models: Ints, count: Ints, bits: Ints, start: Ints, packed: Bytes, facts: Ints, params: Floats, priors: Floats,
+    row_models: Ints, ticks: Ints, bits: Ints, start: Ints, packed: Bytes, facts: Ints, params: Floats, priors: Floats,
     lag: int, means: Floats, last_beliefs: Floats, buffer: Floats,
 ) -> None:  # fmt: skip
     for row in range(row_models.size):
-        k, _, chain, rows, initial = facts[row_models[row]]
-        n = count[row]
-        scratch_row, backward_row = n, n + 1  # rows of `buffer` behind the beliefs
+        k, _, chain, table, initial = facts[row_models[row]]
+        tick_count = ticks[row]
+        scratch_row, backward_row = tick_count, tick_count + 1  # rows of `buffer` behind the beliefs
         _copy_row(priors, row, buffer, 0, k)
-        for t in range(n):
+        for t in range(tick_count):
             if t:
                 _copy_row(buffer, t - 1, buffer, t, k)
                 _predict(buffer, t, k, params, chain, buffer[scratch_row])
-            _condition_on(buffer, t, k, params, rows + k * _read_symbol(packed, start[row], t, bits[row]), initial)
-        _copy_row(buffer, n - 1, last_beliefs, row, k)
-        for t in range(n):
+            _condition_on(buffer, t, k, params, table + k * _read_symbol(packed, start[row], t, bits[row]), initial)
+        _copy_row(buffer, tick_count - 1, last_beliefs, row, k)
+        for t in range(tick_count):
             for x in range(k):
                 buffer[backward_row, x] = 1.0
-            for later_tick in range(min(t + lag, n - 1), t, -1):
-                row_offset = rows + k * _read_symbol(packed, start[row], later_tick, bits[row])
+            for later_tick in range(min(t + lag, tick_count - 1), t, -1):
+                row_offset = table + k * _read_symbol(packed, start[row], later_tick, bits[row])
                 highest = 0.0
                 for x in range(k):
                     total = 0.0
@@ -359,7 +359,7 @@ def _look_back(
                 total += buffer[t, x] * buffer[backward_row, x]
             for x in range(k):
                 share = buffer[t, x] * buffer[backward_row, x] / total if total > 0.0 else buffer[t, x]
-                means[row, x] += share / n
+                means[row, x] += share / tick_count
 
 
 def stream_beliefs(model: Model, beliefs: Floats) -> Floats:

@@ -114,13 +114,13 @@ class Catalogue:
         """
         for document in documents:
             policy = read_policy(document)
-            key = policy.device, policy.stream
+            stream_key = policy.device, policy.stream
             loaded_model = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
             self._refuse_other_kind(policy)
-            self._stored_versions[key].add(policy.version)
-            self._versions_run[key].add(policy.version)
+            self._stored_versions[stream_key].add(policy.version)
+            self._versions_run[stream_key].add(policy.version)
             if loaded_model is None:
-                self._old_models[key][policy.version] = _make_model(policy)
+                self._old_models[stream_key][policy.version] = _make_model(policy)
             elif loaded_model.policy != policy:
                 raise PolicyError(
                     f"version {policy.version} of {policy.device}/{policy.stream} is not the policy that the stored "
@@ -175,11 +175,11 @@ class Catalogue:
         """Return the policies of a stream of symbols that its device ran, or that are in files, even if refused."""
         return self._policies_run(device, stream, lambda device, version: not self.pushed(device, version))
 
-    def _policies_run(self, device: str, stream: str, counts: Callable[[str, int], bool]) -> list[Policy]:
-        """Return the policies of a stream of symbols that its device ran, and those whose version `counts` anyway."""
+    def _policies_run(self, device: str, stream: str, is_counted: Callable[[str, int], bool]) -> list[Policy]:
+        """Return the policies of a stream of symbols that its device ran, and those counted anyway."""
         versions_run = self._versions_run.get((device, stream), ())
         policies = self.policies(device, stream)
-        return [policy for policy in policies if policy.version in versions_run or counts(device, policy.version)]
+        return [policy for policy in policies if policy.version in versions_run or is_counted(device, policy.version)]
 
     def planned_policies(self, device: str, stream: str) -> list[Policy]:
         """Return the charged policies; if the device may run none yet, all that it may get."""
@@ -192,8 +192,8 @@ class Catalogue:
             policies = self.policies(device, stream)
             if not policies or any(policy.table is not None for policy in policies):
                 sequences.append(stream)
-            names = {window.name for policy in policies for window in policy.counted}
-            sequences += [sequence_name(stream, name) for name in sorted(names)]
+            window_names = {window.name for policy in policies for window in policy.counted}
+            sequences += [sequence_name(stream, window_name) for window_name in sorted(window_names)]
         return sequences
 
     def is_measured(self, device: str, stream: str) -> bool:
@@ -207,9 +207,10 @@ class Catalogue:
 
     def beside(self, device: str, stream: str, history_of: Callable[[str, str], History]) -> tuple[RelatedStream, ...]:
         """Return the streams that a policy relates to a stream, with their histories, which `history_of` gives."""
-        names = {name: None for policy in self.policies_of(device, stream).values() for name in related_names(policy)}
+        policies = self.policies_of(device, stream).values()
+        stream_names = dict.fromkeys(name for policy in policies for name in related_names(policy))
         related_streams = []
-        for name in names:
+        for name in stream_names:
             other_device, _, other_stream = name.partition("/")
             other_history = history_of(other_device, other_stream) if self.owns(other_device) else None
             related_streams.append(
@@ -220,7 +221,7 @@ class Catalogue:
     def moving_with(self, device: str) -> set[str]:
         """Return the devices with a stream that a policy relates to a stream of this device."""
         policies = (policy for stream in self.streams(device) for policy in self.policies_of(device, stream).values())
-        return {name.partition("/")[0] for policy in policies for name in related_names(policy)}
+        return {stream_name.partition("/")[0] for policy in policies for stream_name in related_names(policy)}
 
     def stored_versions(self, device: str, stream: str) -> frozenset[int]:
         """Return the versions of a stream that stored frames had when the gateway started."""
@@ -234,16 +235,16 @@ class Catalogue:
     def measured_streams(self) -> list[tuple[str, str]]:
         """Return device and stream of every measured stream with a policy in force, sorted."""
         stream_keys = ((device, stream) for device in self._devices for stream in self._devices[device])
-        return sorted(key for key in stream_keys if self.is_measured(*key))
+        return sorted(stream_key for stream_key in stream_keys if self.is_measured(*stream_key))
 
     def groups(self) -> dict[bytes, GroupDocument]:
         """Return by digest the documents of the groups whose sums are in policies, in force or retired."""
-        policies = (policy for key in self.symbol_streams() for policy in self.policies(*key))
+        policies = (policy for stream_key in self.symbol_streams() for policy in self.policies(*stream_key))
         return {window_sum.group.digest: window_sum.group for policy in policies for window_sum in policy.sums}
 
     def symbol_streams(self) -> list[tuple[str, str]]:
         """Return device and stream of every stream of symbols, including those of retired policies, sorted."""
-        return sorted(key for key, kind in self._kinds.items() if kind is Policy)
+        return sorted(stream_key for stream_key, policy_class in self._kinds.items() if policy_class is Policy)
 
     def has(self, device: str, stream: str = "") -> bool:
         """Return whether a device, or one of its streams, has a policy in force; any thread may call this."""

@@ -63,10 +63,10 @@ def estimates_between(
     with closing(Store(location, create=False)) as store, store.snapshot():
         catalogue = Catalogue("")
         catalogue.retire(store.policy_documents())
-        number = store.stream_id(device, stream)
-        if number is None:
+        stream_number = store.stream_id(device, stream)
+        if stream_number is None:
             raise StoreError(f"store {location.name} has nothing of {device}/{stream}")
-        place = Place(number, device, stream)
+        place = Place(stream_number, device, stream)
         read_rows = _value_rows if catalogue.is_measured(device, stream) else _state_rows
         yield from read_rows(store, catalogue, place, first, last, lag)
 
@@ -75,15 +75,15 @@ def _value_rows(store: Store, catalogue: Catalogue, place: Place, first: int, la
     points, value_rows = Points(store, catalogue, lag), dict[tuple[int, int], Row]()
     for frame, _ in store.points.following(place.number, max(0, first - MAX_MEASURE_TICKS)):
         for run in (points.estimate(place, frame), *points.lagged_estimates(place, frame)):
-            rows = zip(run.means, run.covariances, run.protection, strict=True)
-            for tick, moments in enumerate(rows, run.first):
+            moments_by_tick = zip(run.means, run.covariances, run.protection, strict=True)
+            for tick, moments in enumerate(moments_by_tick, run.first):
                 if first <= tick <= last:
                     value_rows[tick, run.lag] = ValueRow(place.device, place.stream, tick, *moments, run.lag, run.shift)
-        for k in sorted(k for k in value_rows if k[0] < frame.first - lag):  # later frames do not change these rows
-            yield value_rows.pop(k)
+        for key in sorted(key for key in value_rows if key[0] < frame.first - lag):  # later frames do not change them
+            yield value_rows.pop(key)
         if frame.last >= last + lag:
             break
-    yield from (value_rows[k] for k in sorted(value_rows))
+    yield from (value_rows[key] for key in sorted(value_rows))
 
 
 def _state_rows(store: Store, catalogue: Catalogue, place: Place, first: int, last: int, lag: int) -> Iterator[Row]:

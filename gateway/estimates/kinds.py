@@ -76,7 +76,7 @@ class Kind(Protocol[Frame]):
         """Bring the results of later frames up to date, as if the late frames, ascending, had come in time."""
         return
 
-    def report(self, place: Place, first: int) -> Estimate | WindowCount | None:
+    def report(self, place: Place, frame_key: int) -> Estimate | WindowCount | None:
         """Return the report of the frame at a tick or window index; `None` if it is gone. Raises FuguError."""
         return None
 
@@ -126,9 +126,9 @@ class Windows(Kind[WindowFrame]):
         self._store.windows.add(place.number, frame)
         self._store.queue_estimates(place.number, frame.index)
 
-    def report(self, place: Place, first: int) -> WindowCount | None:
+    def report(self, place: Place, index: int) -> WindowCount | None:
         """Return the counts of the window with an index, `None` if they are gone."""
-        if (frame := self._store.windows.at(place.number, first)) is None:
+        if (frame := self._store.windows.at(place.number, index)) is None:
             return None
         model = self._catalogue.recall(*place.device_and_stream, frame.policy_version, SymbolModel)
         return window_count(model.policy, frame)

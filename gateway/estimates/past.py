@@ -44,9 +44,9 @@ class TickProbabilities(NamedTuple):
 
     def cut(self, first: int, last: int) -> TickProbabilities:
         """Return only the ticks first..last."""
-        low = max(first - self.first, 0)
-        probabilities = self.probabilities[low : max(last - self.first + 1, low)]
-        return self._replace(first=self.first + low, probabilities=probabilities)
+        offset = max(first - self.first, 0)
+        probabilities = self.probabilities[offset : max(last - self.first + 1, offset)]
+        return self._replace(first=self.first + offset, probabilities=probabilities)
 
 
 class _Stretch(NamedTuple):
@@ -85,10 +85,10 @@ class Past:
 
     def models(self, sequences: Sequence[Place], columns: Columns, slots: Ints) -> Ints:
         """Return (n,) the index of each row's model; `slots` (n,) are the rows' places in `sequences`."""
-        keys, key_of_row = np.unique(slots << 32 | columns.version, return_inverse=True)
-        model_keys = [(sequences[key >> 32], key & (1 << 32) - 1) for key in keys.tolist()]
+        codes, code_of_row = np.unique(slots << 32 | columns.version, return_inverse=True)
+        model_keys = [(sequences[code >> 32], code & (1 << 32) - 1) for code in codes.tolist()]
         indices = [self.model(sequence.device, sequence.stream, version) for sequence, version in model_keys]
-        return np.array(indices, dtype=np.int64)[key_of_row]
+        return np.array(indices, dtype=np.int64)[code_of_row]
 
     def beliefs_before(self, place: Place, tick: int, last: int = MAX_TICK) -> tuple[Beliefs, Columns]:
         """Return the belief before the rows of the ticks tick..last, and these rows; the first may begin earlier."""
@@ -100,7 +100,7 @@ class Past:
         chunks = takewhile(lambda chunk: chunk.first <= last, self._frames.chunks(place.number, tick))
         rows = Columns.joined([*(chunk.columns() for chunk in chunks), journal_rows])
         rows = rows.take(np.argsort(rows.first, kind="stable"))
-        return self._belief_before(place, int(rows.first[0]) if rows.rows else tick), rows
+        return self._belief_before(place, int(rows.first[0]) if rows.row_count else tick), rows
 
     def _first_known_tick(self, place: Place, tick: int) -> int:
         """Return the tick to read from for the belief at a tick: chunks lack the late frames of the journal."""
@@ -124,10 +124,10 @@ class Past:
 
     def follow(self, place: Place, beliefs: Beliefs, rows: Columns) -> tuple[Beliefs, Floats]:
         """Return the belief after rows, from the belief before, and (n, k) the distributions of their first ticks."""
-        slots = np.zeros(rows.rows, dtype=np.int64)
+        slots = np.zeros(rows.row_count, dtype=np.int64)
         row_models = self.models([place], rows, slots)
         beliefs = beliefs.with_states(self.bank.states)
-        return beliefs, follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.rows))
+        return beliefs, follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.row_count))
 
     def distribution_at(self, place: Place, frame: SymbolFrame) -> Floats:
         """Return the distribution (k,) of the first tick of a stored frame, given all symbols before it."""
@@ -140,16 +140,16 @@ class Past:
     def _state_count(self, place: Place, frame: SymbolFrame) -> int:
         return len(self.bank.models[self.model(*place.device_and_stream, frame.policy_version)].initial)
 
-    def chunk_from(self, place: Place, chunk: Chunk, first: int) -> Chunk:
+    def chunk_from(self, place: Place, chunk: Chunk, first_tick: int) -> Chunk:
         """Return the remainder of a chunk from a tick on, which is at most the chunk's last tick."""
         rows = chunk.columns()
-        frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first).tolist()]
-        frames[0] = cut_frame(frames[0], first, chunk.last)
-        first, distribution = frames[0].first, self.distribution_at(place, frames[0])
+        frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first_tick).tolist()]
+        frames[0] = cut_frame(frames[0], first_tick, chunk.last)
+        first_tick, distribution = frames[0].first, self.distribution_at(place, frames[0])
         columns = Columns.of((place.number, frame) for frame in frames)
-        fields = (columns.version, columns.shift, columns.first - first, columns.ticks, columns.bits)
-        runs = tuple(zip(*(field.tolist() for field in fields), strict=True))
-        return chunk._replace(first=first, distribution=distribution, runs=runs, symbols=columns.packed.tobytes())
+        run_columns = (columns.version, columns.shift, columns.first - first_tick, columns.ticks, columns.bits)
+        runs = tuple(zip(*(run_column.tolist() for run_column in run_columns), strict=True))
+        return chunk._replace(first=first_tick, distribution=distribution, runs=runs, symbols=columns.packed.tobytes())
 
     def estimates(
         self, place: Place, first: int = 0, last: int = MAX_TICK, *, with_newest: bool = False
@@ -176,23 +176,23 @@ class Past:
 
     def _stretches(self, place: Place, first: int) -> Iterator[_Stretch]:
         """Yield the stretches of symbols from a tick on, read in pages; the first may begin before the tick."""
-        start = self._first_known_tick(place, first)
-        chunk = next(self._frames.chunks(place.number, start), None)
-        chunk_start = chunk.first if chunk is not None and chunk.first <= start else 0
-        frames, (size, max_size) = self._frames.following(place.number, chunk_start), _PAGES
+        read_from = self._first_known_tick(place, first)
+        chunk = next(self._frames.chunks(place.number, read_from), None)
+        chunk_start = chunk.first if chunk is not None and chunk.first <= read_from else 0
+        frames, (page_size, max_page_size) = self._frames.following(place.number, chunk_start), _PAGES
         beliefs: Beliefs | None = None
-        while page := list(islice(frames, size)):
+        while page := list(islice(frames, page_size)):
             rows = Columns.of((place.number, frame) for frame in page)
             if beliefs is None:
                 beliefs = self._belief_before(place, page[0].first)
             beliefs, distributions = self.follow(place, beliefs, rows)
             is_next = (rows.first[1:] == rows.last[:-1] + 1) & (np.diff(rows.version) == 0) & (np.diff(rows.shift) == 0)
-            for low, high in pairwise([0, *(np.flatnonzero(~is_next) + 1).tolist(), len(page)]):
-                symbols = np.frombuffer(b"".join(frame.symbols for frame in page[low:high]), dtype=np.uint8)
-                distribution = distributions[low, : self._state_count(place, page[low])].copy()
-                stretch_start = page[low].policy_version, page[low].first, page[low].shift
+            for begin, end in pairwise([0, *(np.flatnonzero(~is_next) + 1).tolist(), len(page)]):
+                symbols = np.frombuffer(b"".join(frame.symbols for frame in page[begin:end]), dtype=np.uint8)
+                distribution = distributions[begin, : self._state_count(place, page[begin])].copy()
+                stretch_start = page[begin].policy_version, page[begin].first, page[begin].shift
                 yield _Stretch(*stretch_start, symbols.astype(np.int64), distribution)
-            size = min(2 * size, max_size)
+            page_size = min(2 * page_size, max_page_size)
 
     def _smoothed_ticks(
         self, place: Place, stretches: list[_Stretch], first: int, last: int, newest_tick: int
@@ -223,10 +223,10 @@ class Past:
 
     def seal(self) -> list[Place]:
         """Write the journal's rows into chunks, within a transaction, and empty the journal. Return its sequences."""
-        places = {place.number: place for place in self._store.places(self._frames.tail.numbers)}
+        places = {place.number: place for place in self._store.places(self._frames.tail.sequences)}
         rows, prior_beliefs, removals = self._rows_to_seal(places)
-        numbers, slots = np.unique(rows.number, return_inverse=True)
-        sealed_places = [places[number] for number in numbers.tolist()]
+        sequence_numbers, slots = np.unique(rows.number, return_inverse=True)
+        sealed_places = [places[number] for number in sequence_numbers.tolist()]
         row_models = self.models(sealed_places, rows, slots)
         state_counts = self.bank.arrays.facts[:, 0]
         beliefs = Beliefs.unknown(len(sealed_places), self.bank.states)
@@ -234,19 +234,19 @@ class Past:
             if (belief := prior_beliefs.get(place.number)) is not None:
                 beliefs.state[index] = belief.state[0]
                 beliefs.distribution[index, : belief.distribution.shape[1]] = belief.distribution[0]
-        priors = follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.rows))
+        priors = follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.row_count))
         chunks, heads = [], {}
-        for row, first, runs, symbols in cut(rows, _CHUNK_TICKS, _CHUNK_SPAN):
-            place, distribution = sealed_places[slots[row]], priors[row, : state_counts[row_models[row]]]
+        for row, first_tick, runs, symbols in cut(rows, _CHUNK_TICKS, _CHUNK_SPAN):
+            place, distribution = (sealed_places[slots[row]], priors[row, : state_counts[row_models[row]]])
             version, shift, offset, ticks, _ = runs[-1]
-            last = first + offset + ticks - 1
+            last_tick = first_tick + offset + ticks - 1
             clock = self._catalogue.policy(place.device, place.stream, version).clock
-            day = (clock.epoch_us + (last + 1 - shift) * clock.period_us) // _DAY_US
-            chunks.append(Chunk(place.number, first, last, distribution, version, day, runs, symbols))
-            model_index, tick, shift = beliefs.state[slots[row]].tolist()
+            day = (clock.epoch_us + (last_tick + 1 - shift) * clock.period_us) // _DAY_US
+            chunks.append(Chunk(place.number, first_tick, last_tick, distribution, version, day, runs, symbols))
+            model_index, newest_tick, shift = beliefs.state[slots[row]].tolist()
             end_distribution = beliefs.distribution[slots[row], : state_counts[model_index]]
             heads[place.number] = Head(
-                place.number, tick, shift, version, end_distribution, first, chunks[-1].ticks, -1
+                place.number, newest_tick, shift, version, end_distribution, first_tick, chunks[-1].ticks, -1
             )
         self._frames.seal(removals, chunks, heads.values())
         return list(places.values())
@@ -258,20 +258,20 @@ class Past:
         again.
         """
         rows = self._frames.tail.all_columns()
-        numbers, first_rows = np.unique(rows.number, return_index=True)
+        sequence_numbers, first_rows = np.unique(rows.number, return_index=True)
         first_ticks = rows.first[first_rows].tolist()
-        heads = {head.number: head for head in self._frames.heads(numbers.tolist())}
+        heads = {head.number: head for head in self._frames.heads(sequence_numbers.tolist())}
         prior_beliefs, reread_rows, removals = {}, [], []
-        for number, first in zip(numbers.tolist(), first_ticks, strict=True):
+        for number, first_new in zip(sequence_numbers.tolist(), first_ticks, strict=True):
             if (head := heads.get(number)) is None:
                 continue
-            if head.last < first and (head.chunk < 0 or head.ticks >= _SMALL_TICKS):
+            if head.last < first_new and (head.chunk < 0 or head.ticks >= _SMALL_TICKS):
                 prior_beliefs[number] = self.belief_after(places[number], head)
                 continue
-            first_tick = min(first, head.chunk) if head.chunk >= 0 else first
+            first_tick = min(first_new, head.chunk) if head.chunk >= 0 else first_new
             prior_beliefs[number], sequence_rows = self.beliefs_before(places[number], first_tick)
             reread_rows.append(sequence_rows)
-            removals.append((number, min(first, int(sequence_rows.first[0]))))
+            removals.append((number, min(first_new, int(sequence_rows.first[0]))))
         if reread_rows:
             intact_rows = rows.take(np.flatnonzero(~np.isin(rows.number, np.array([number for number, _ in removals]))))
             rows = Columns.joined((intact_rows, *reread_rows))
@@ -287,23 +287,25 @@ def cut(
     A chunk has at most `max_ticks` symbols, unless a single row has more, and spans at most `max_span` ticks. Yields
     the first row of each chunk, its first tick, and its runs and symbols, as `store.symbols.Chunk` has them.
     """
-    chunk_of, run_of = np.zeros((2, columns.rows), dtype=np.int64)
+    chunk_of, run_of = np.zeros((2, columns.row_count), dtype=np.int64)
     arrays = (columns.number, columns.version, columns.shift, columns.first, columns.ticks, columns.bits)
-    chunks, run_count = _number_chunks(*arrays, max_ticks, max_span, chunk_of, run_of)
+    chunk_count, run_count = _number_chunks(*arrays, max_ticks, max_span, chunk_of, run_of)
     first_rows = np.searchsorted(run_of, np.arange(run_count))
     _, version, shift, first, _, bits = (column[first_rows] for column in arrays)
     ticks = np.add.reduceat(columns.ticks, first_rows)
     sizes = packed_size(ticks, bits)
-    ends = np.cumsum(sizes)
+    byte_ends = np.cumsum(sizes)
     packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
-    _pack_runs(columns.ticks, columns.bits, columns.start, columns.packed, run_of, ends - sizes, packed)
-    chunk_rows = np.searchsorted(chunk_of, np.arange(chunks))
-    byte_offsets, symbol_bytes = [0, *ends.tolist()], packed.tobytes()
+    _pack_runs(columns.ticks, columns.bits, columns.start, columns.packed, run_of, byte_ends - sizes, packed)
+    chunk_rows = np.searchsorted(chunk_of, np.arange(chunk_count))
+    byte_offsets, symbol_bytes = [0, *byte_ends.tolist()], packed.tobytes()
     runs = list(zip(*(column.tolist() for column in (version, shift, first, ticks, bits)), strict=True))
-    for row, (low, high) in zip(chunk_rows.tolist(), pairwise([*run_of[chunk_rows].tolist(), run_count]), strict=True):
-        start = runs[low][2]
-        fields = ((version, shift, tick - start, count, bits) for version, shift, tick, count, bits in runs[low:high])
-        yield row, start, tuple(fields), symbol_bytes[byte_offsets[low] : byte_offsets[high]]
+    for row, (begin, end) in zip(chunk_rows.tolist(), pairwise([*run_of[chunk_rows].tolist(), run_count]), strict=True):
+        start = runs[begin][2]
+        chunk_runs = (
+            (version, shift, tick - start, count, bits) for version, shift, tick, count, bits in runs[begin:end]
+        )
+        yield row, start, tuple(chunk_runs), symbol_bytes[byte_offsets[begin] : byte_offsets[end]]
 
 
 @kernel
@@ -331,21 +333,21 @@ def _number_chunks(
 
 
 @kernel
-def _pack_runs(count: Ints, bits: Ints, start: Ints, packed: Bytes, run_of: Ints, offsets: Ints, out: Bytes) -> None:
+def _pack_runs(ticks: Ints, bits: Ints, start: Ints, packed: Bytes, run_of: Ints, offsets: Ints, out: Bytes) -> None:
     """Pack the symbols of each run into zeroed bytes, from the run's offset on."""
     run, target = -1, 0
-    for row in range(count.size):
+    for row in range(ticks.size):
         if run_of[row] != run:
             run, target = run_of[row], 0
         width, source, offset = bits[row], start[row], offsets[run]
         per_byte, mask = 8 // width, (1 << width) - 1
         if target % per_byte == 0:  # whole bytes
-            size = (count[row] + per_byte - 1) // per_byte
-            for i in range(size):
+            byte_count = (ticks[row] + per_byte - 1) // per_byte
+            for i in range(byte_count):
                 out[offset + target // per_byte + i] = packed[source + i]
-            target += count[row]
+            target += ticks[row]
             continue
-        for i in range(count[row]):
+        for i in range(ticks[row]):
             symbol = (packed[source + i // per_byte] >> (8 - width - width * (i % per_byte))) & mask
             out[offset + target // per_byte] |= np.uint8(symbol << (8 - width - width * (target % per_byte)))
             target += 1

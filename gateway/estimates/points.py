@@ -202,18 +202,18 @@ class MeasureModel:
     def degree(self, table_number: int, tick: int, tables: Tables) -> int:
         """Return the least number of states among which a table hides a possible state at a tick; 0 if unknown."""
         constraint = self.reach.at(tick)
-        key = (table_number, constraint)
-        if key not in self._degrees:
+        cache_key = (table_number, constraint)
+        if cache_key not in self._degrees:
             if (table := tables(table_number)) is None:
                 return 0
             from fugu.places.tables import noise_pairs
 
             possible = self.possible_states(tick)
             pairs = noise_pairs(table.noise, self.values, possible, self.policy.epsilon)
-            self._degrees[key] = int(pairs[possible].sum(axis=1).min()) + 1
+            self._degrees[cache_key] = int(pairs[possible].sum(axis=1).min()) + 1
             if len(self._degrees) > _MAX_CACHED * _MAX_CACHED:
                 self._degrees.popitem(last=False)
-        return self._degrees[key]
+        return self._degrees[cache_key]
 
     def has_point(self, released: Released, tables: Tables) -> bool:
         """Return whether a released point is in its table."""
@@ -293,21 +293,21 @@ class Points(Kind[MeasureFrame]):
     def _base_tick(self, place: Place, frame: MeasureFrame) -> int:
         """Return the tick of the belief that a frame's estimates begin from, -1 for the stream's beginning."""
         previous = self._frames.before(place.number, frame.first)
-        low = frame.first if previous is None else previous.frame.last - self._lag + 1
-        first = min(
-            (frame.first for frame in self._frames.holding(place.number, low, frame.first)), default=frame.first
+        search_from = frame.first if previous is None else previous.frame.last - self._lag + 1
+        first_tick = min(
+            (frame.first for frame in self._frames.holding(place.number, search_from, frame.first)), default=frame.first
         )
-        previous = self._frames.before(place.number, first)
+        previous = self._frames.before(place.number, first_tick)
         return -1 if previous is None else previous.frame.last
 
     def newest(self, device: str, stream: str) -> Measured | None:
         """Return the newest frame of a stream, with the belief at its end."""
-        number = self._store.stream_id(device, stream)
-        return None if number is None else self._frames.newest(number)
+        stream_number = self._store.stream_id(device, stream)
+        return None if stream_number is None else self._frames.newest(stream_number)
 
-    def report(self, place: Place, first: int) -> Estimate | None:
+    def report(self, place: Place, first_tick: int) -> Estimate | None:
         """Return the report of a frame's newest tick, and of earlier ticks that now see `lag` later ones."""
-        if (stored_frame := self._frames.at(place.number, first)) is None:
+        if (stored_frame := self._frames.at(place.number, first_tick)) is None:
             return None
         frame, model = stored_frame.frame, self._model(place, stored_frame.frame.policy_version)
         protection = model.degree(frame.released[-1].table, frame.last, self._tables(place, model))
@@ -395,46 +395,44 @@ def measured_estimate(
     are the estimates of earlier ticks that the frame completes.
     """
     policy = model.policy
-    values = model.values * np.array(policy.resolution)
-    mean = distribution @ values
+    states = model.values * np.array(policy.resolution)
+    mean = distribution @ states
     time, stream_loss = wall_time(policy.clock, tick - shift), policy.stream_loss
     guarantee = (protection, stream_loss.epsilon, stream_loss.adversary)
-    rows = [(run, *row) for run in lagged_estimates for row in zip(count(run.first), run.means, run.covariances)]
+    ticks = [(run, *row) for run in lagged_estimates for row in zip(count(run.first), run.means, run.covariances)]
     if model.grid is not None:
         latitude, longitude = model.grid.position_of(float(mean[0]), float(mean[1]))
-        accuracy = round(_accuracy(model.grid, latitude, values - mean, distribution), _METRE_DIGITS)
-        outline = _outline(model.grid, latitude, values, distribution)
+        accuracy = round(_accuracy(model.grid, latitude, states - mean, distribution), _METRE_DIGITS)
+        outline = _outline(model.grid, latitude, states, distribution)
         degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
         place_fields = (*degrees, accuracy, *outline)
         useful = policy.useful_for == "place"
-        smoothed = [_smoothed_place(model.grid, policy, *row) for row in rows]
+        smoothed = [_smoothed_place(model.grid, policy, *row) for row in ticks]
         return PlaceEstimate(time, tick, *place_fields, *guarantee, useful, tuple(smoothed))
-    columns = [_interval(values[:, axis], distribution, float(mean[axis])) for axis in range(values.shape[1])]
-    low, middle, high = zip(*columns, strict=True)
-    smoothed_values = [_smoothed_value(policy, *row) for row in rows]
+    intervals = [_interval(states[:, axis], distribution, float(mean[axis])) for axis in range(states.shape[1])]
+    low, middle, high = zip(*intervals, strict=True)
+    smoothed_values = [_smoothed_value(policy, *row) for row in ticks]
     return ValueEstimate(time, tick, middle, low, high, policy.unit or None, *guarantee, False, tuple(smoothed_values))
 
 
 def _smoothed_place(
-    grid: PlaceGrid, policy: PolicyHeader, points: PointEstimates, tick: int, mean: _Row, covariance: _Row
+    grid: PlaceGrid, policy: PolicyHeader, estimates: PointEstimates, tick: int, mean: _Row, covariance: _Row
 ) -> SmoothedPlace:
     latitude, longitude = grid.position_of(*mean)
     east, north = grid.metres(latitude)
-    deviation = round(
-        math.hypot(*(step * math.sqrt(v) for step, v in ((east, covariance[0]), (north, covariance[2])))), _METRE_DIGITS
-    )
+    deviation = round(math.hypot(east * math.sqrt(covariance[0]), north * math.sqrt(covariance[2])), _METRE_DIGITS)
     degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
-    return SmoothedPlace(wall_time(policy.clock, tick - points.shift), tick, points.lag, *degrees, deviation)
+    return SmoothedPlace(wall_time(policy.clock, tick - estimates.shift), tick, estimates.lag, *degrees, deviation)
 
 
 def _smoothed_value(
-    policy: PolicyHeader, points: PointEstimates, tick: int, mean: _Row, covariance: _Row
+    policy: PolicyHeader, estimates: PointEstimates, tick: int, mean: _Row, covariance: _Row
 ) -> SmoothedValue:
     axes = len(mean)
     variances = [covariance[axis * axes - axis * (axis - 1) // 2] for axis in range(axes)]  # of the upper triangle
-    values = tuple(round(value, _DIGITS) for value in mean)
+    means = tuple(round(value, _DIGITS) for value in mean)
     deviations = tuple(round(math.sqrt(variance), _DIGITS) for variance in variances)
-    return SmoothedValue(wall_time(policy.clock, tick - points.shift), tick, points.lag, values, deviations)
+    return SmoothedValue(wall_time(policy.clock, tick - estimates.shift), tick, estimates.lag, means, deviations)
 
 
 def _accuracy(grid: PlaceGrid, latitude: float, offsets: Floats, distribution: Floats) -> float:
@@ -449,15 +447,15 @@ def _accuracy(grid: PlaceGrid, latitude: float, offsets: Floats, distribution: F
     return _quantile(distance, distribution, CONFIDENCE) + corner
 
 
-def _outline(grid: PlaceGrid, latitude: float, values: Floats, distribution: Floats) -> tuple[float, float, float]:
+def _outline(grid: PlaceGrid, latitude: float, coordinates: Floats, distribution: Floats) -> tuple[float, float, float]:
     """Return half-axes in metres, rounded up, and orientation of the ellipse that holds the true place with 0.95.
 
-    `values` are (N, 2), of each state, in the unit of the measurement.
+    `coordinates` are (N, 2), of each state, in the unit of the measurement.
     """
     east, north = grid.metres(latitude)
     assert grid.cell_size is not None
     cell = grid.cell_size[0] * east, grid.cell_size[1] * north
-    region = ellipse((values * np.array((east, north))).tolist(), distribution.tolist(), cell, CONFIDENCE)
+    region = ellipse((coordinates * np.array((east, north))).tolist(), distribution.tolist(), cell, CONFIDENCE)
     major, minor = (math.ceil(axis * 10.0**_METRE_DIGITS) / 10.0**_METRE_DIGITS for axis in region[2:4])
     return major, minor, round(region.orientation, _ANGLE_DIGITS) % 180.0
 

@@ -27,7 +27,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import Kind
 from gateway.estimates.past import Past, cut
 from gateway.store.coverage import FrameSpan, Place
-from gateway.store.journal import Arrivals, Streams, grown, parse, wall_time
+from gateway.store.journal import Arrivals, Streams, enlarge, parse, wall_time
 from gateway.store.store import Store
 from gateway.store.symbols import Columns
 
@@ -55,7 +55,7 @@ def take_following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> B
         order: (n,) the rows in the order of their streams and ticks.
         marks: (streams, 5), changed in place by the taken rows.
     """
-    is_taken = np.zeros(columns.rows, dtype=np.bool_)
+    is_taken = np.zeros(columns.row_count, dtype=np.bool_)
     _take_rows(
         order, slots, columns.version, columns.shift, columns.previous, columns.first, columns.ticks, marks, is_taken
     )
@@ -64,7 +64,7 @@ def take_following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> B
 
 @kernel
 def _take_rows(
-    order: Ints, slots: Ints, version: Ints, shift: Ints, previous: Ints, first: Ints, count: Ints, marks: Ints,
+    order: Ints, slots: Ints, version: Ints, shift: Ints, previous: Ints, first: Ints, ticks: Ints, marks: Ints,
     is_taken: Bools,
 ) -> None:  # fmt: skip
     slot, is_continued = -1, True
@@ -75,7 +75,7 @@ def _take_rows(
         is_continued &= mark[AFTER] <= previous[row] <= mark[END] == first[row] - 1
         is_continued &= version[row] == mark[VERSION] and shift[row] == mark[SHIFT]
         if is_continued:
-            mark[END] = first[row] + count[row] - 1
+            mark[END] = first[row] + ticks[row] - 1
             is_taken[row] = True
 
 
@@ -95,8 +95,8 @@ class Symbols(Kind[SymbolFrame]):
         self._catalogue = catalogue
         self.past = Past(store, catalogue, lag)
         self._places: dict[int, Place] = {}
-        numbers = store.symbols.unreported()
-        self.reports = Reports(catalogue, self.past.bank, lag, numbers, self._stored_rows, self._place_of, counters)
+        unreported = store.symbols.unreported()
+        self.reports = Reports(catalogue, self.past.bank, lag, unreported, self._stored_rows, self._place_of, counters)
         self._marks = np.zeros((0, MARKS), dtype=np.int64)
         self._models = np.zeros(0, dtype=np.int64)
         self._beliefs = Beliefs.unknown(0, 2)
@@ -124,15 +124,15 @@ class Symbols(Kind[SymbolFrame]):
         if (stream_count := len(self._streams.names)) > len(self._marks):
             self._grow(stream_count)
         slots, columns = arrivals.slots, arrivals.symbols
-        order = np.lexsort((columns.first, slots))
-        is_taken = take_following(slots, columns, order, self._marks)
+        row_order = np.lexsort((columns.first, slots))
+        is_taken = take_following(slots, columns, row_order, self._marks)
         self._round = _Round(arrivals, is_taken, self._models[slots])
         columns.number[:] = self._marks[slots, NUMBER]
         counts["stored"] += int(is_taken.sum())
-        frames = defaultdict[int, list[SymbolFrame]](list)
-        for row in order[~is_taken[order]].tolist():
-            frames[int(slots[row])].append(columns.frame(row))
-        return frames
+        other_frames = defaultdict[int, list[SymbolFrame]](list)
+        for row in row_order[~is_taken[row_order]].tolist():
+            other_frames[int(slots[row])].append(columns.frame(row))
+        return other_frames
 
     def overlapping(self, place: Place, frame: SymbolFrame) -> SymbolFrame | None:
         """Return the stored symbols of a frame's ticks, as one frame if alike and complete, else the first part."""
@@ -187,21 +187,21 @@ class Symbols(Kind[SymbolFrame]):
     def write(self) -> None:
         """Append the round's frames to the journal, and follow them."""
         intake, columns = self._round, self._round.arrivals.symbols
-        rows = np.flatnonzero(intake.is_taken)
-        batch, slots, models = columns.take(rows), intake.arrivals.slots[rows], intake.models[rows]
+        taken_rows = np.flatnonzero(intake.is_taken)
+        batch, slots, models = (columns.take(taken_rows), intake.arrivals.slots[taken_rows], intake.models[taken_rows])
         if intake.checked_frames or intake.accounted_ticks:
             triples = [(slot, *pair) for slot, pairs in intake.checked_frames.items() for pair in pairs]
             indices = [self.past.model(*self._streams.names[slot], frame.policy_version) for slot, _, frame in triples]
-            parts = (
+            batches = (
                 batch,
-                Columns.of((number, frame) for _, number, frame in triples),
+                Columns.of((sequence, frame) for _, sequence, frame in triples),
                 _rows_without_symbols(intake.accounted_ticks),
             )
             slots = np.concatenate((slots, np.array([slot for slot, *_ in triples], dtype=np.int64)))
-            models, batch = np.concatenate((models, np.array(indices, dtype=np.int64))), Columns.joined(parts)
-        if batch.rows:
+            models, batch = (np.concatenate((models, np.array(indices, dtype=np.int64))), Columns.joined(batches))
+        if batch.row_count:
             self._frames.append(batch)
-        if batch.rows or intake.stale_slots:
+        if batch.row_count or intake.stale_slots:
             self._follow_rows(batch, slots, models)
 
     def confirm(self) -> None:
@@ -228,17 +228,17 @@ class Symbols(Kind[SymbolFrame]):
         self._frames.read_again()
         self.reports.sealed()
 
-    def _place_of(self, number: int) -> Place:
-        if (place := self._places.get(number)) is None:
-            (place,) = self._store.places([number])
-            self._places[number] = place
+    def _place_of(self, sequence: int) -> Place:
+        if (place := self._places.get(sequence)) is None:
+            (place,) = self._store.places([sequence])
+            self._places[sequence] = place
         return place
 
     def _grow(self, stream_count: int) -> None:
         old_size = len(self._marks)
-        self._marks = grown(self._marks, stream_count)
+        self._marks = enlarge(self._marks, stream_count)
         self._marks[old_size:, END] = UNKNOWN
-        self._models = grown(self._models, stream_count)
+        self._models = enlarge(self._models, stream_count)
         self._beliefs = self._beliefs.with_streams(len(self._marks))
 
     def _follow_rows(self, batch: Columns, slots: Ints, models: Ints) -> None:
@@ -253,8 +253,8 @@ class Symbols(Kind[SymbolFrame]):
         intake.newest.append((_NewRows(batch, priors, models), batch.number[ends].tolist(), ends.tolist(), len(order)))
         for slot in intake.stale_slots:
             if (new_rows := self._recompute(slot)) is not None and (frames := slot_list.count(slot)):
-                number = int(self._marks[slot, NUMBER])
-                intake.newest.append((new_rows, [number], [0], frames))
+                sequence = int(self._marks[slot, NUMBER])
+                intake.newest.append((new_rows, [sequence], [0], frames))
 
     def _recompute(self, slot: int) -> _NewRows | None:
         """Compute the belief about a stream again, from the store, and return its newest frame."""
@@ -266,19 +266,19 @@ class Symbols(Kind[SymbolFrame]):
         self._beliefs = self._beliefs.with_states(beliefs.distribution.shape[1])
         self._beliefs.state[slot] = beliefs.state[0]
         self._beliefs.distribution[slot, : beliefs.distribution.shape[1]] = beliefs.distribution[0]
-        return self._frame_rows(place, rows.frame(rows.rows - 1), priors[-1]) if rows.rows else None
+        return self._frame_rows(place, rows.frame(rows.row_count - 1), priors[-1]) if rows.row_count else None
 
-    def _stored_rows(self, number: int) -> _NewRows | None:
+    def _stored_rows(self, sequence: int) -> _NewRows | None:
         """Return a stream's newest stored frame, or `None`; a sealed one has at most the policy's frame length."""
-        place = self._place_of(number)
-        tail_frame, sealed_tick = self._frames.tail.newest(number), self._frames.last(number)
+        place = self._place_of(sequence)
+        tail_frame, sealed_tick = self._frames.tail.newest(sequence), self._frames.last(sequence)
         if tail_frame is not None and tail_frame.last > sealed_tick:
             frame = tail_frame
-        elif sealed_tick < 0 or not (frames := self._frames.holding(number, sealed_tick, sealed_tick)):
+        elif sealed_tick < 0 or not (frames := self._frames.holding(sequence, sealed_tick, sealed_tick)):
             return None
         else:
             policy = self._catalogue.policy(*place.device_and_stream, frames[0].policy_version)
-            stored_frames = self._frames.holding(number, max(sealed_tick - policy.frame_ticks + 1, 0), sealed_tick)
+            stored_frames = self._frames.holding(sequence, max(sealed_tick - policy.frame_ticks + 1, 0), sealed_tick)
             frame = stored_frames[-1]
         return self._frame_rows(place, frame, self.past.distribution_at(place, frame))
 
@@ -313,18 +313,18 @@ class _Round:
         """Return the round's frames of a slot that share a tick with a frame."""
         symbols = self.arrivals.symbols
         overlaps = (symbols.first <= frame.last) & (symbols.last >= frame.first)
-        rows = np.flatnonzero(overlaps & self.is_taken & (self.arrivals.slots == slot)).tolist()
+        taken_rows = np.flatnonzero(overlaps & self.is_taken & (self.arrivals.slots == slot)).tolist()
         checked_frames = (
             checked
             for _, checked in self.checked_frames.get(slot, ())
             if checked.first <= frame.last and frame.first <= checked.last
         )
-        return [*map(symbols.frame, rows), *checked_frames]
+        return [*map(symbols.frame, taken_rows), *checked_frames]
 
 
-def _rows_without_symbols(rows: Sequence[tuple[int, int, int]]) -> Columns:
+def _rows_without_symbols(accounted_ticks: Sequence[tuple[int, int, int]]) -> Columns:
     """Return rows without symbols that account for ticks (after, through] of sequences."""
-    number, previous, last = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
+    number, previous, last = np.array(accounted_ticks, dtype=np.int64).reshape(-1, 3).T.copy()
     zeros = np.zeros(len(number), dtype=np.int64)
     return Columns(number, zeros, zeros, previous, last + 1, zeros, zeros + 1, zeros, np.zeros(0, dtype=np.uint8))
 
@@ -402,43 +402,43 @@ class Reports:
     def __len__(self) -> int:
         return len(self._waiting_rows) + len(self._unread_streams)
 
-    def put(self, new_rows: _NewRows, numbers: list[int], rows: list[int], frame_count: int) -> None:
+    def put(self, new_rows: _NewRows, streams: list[int], rows: list[int], frame_count: int) -> None:
         """Queue the newest frame of each numbered stream, by its row; the round had `frame_count` frames."""
         old_size = len(self._waiting_rows)
-        self._waiting_rows.update(zip(numbers, zip(repeat(new_rows), rows), strict=False))
+        self._waiting_rows.update(zip(streams, zip(repeat(new_rows), rows), strict=False))
         self._counters["coalesced"] += frame_count - (len(self._waiting_rows) - old_size)
         if self._unread_streams:
-            repeated_numbers = self._unread_streams.keys() & set(numbers)
-            self._counters["coalesced"] += len(repeated_numbers)
-            self._unread_streams = {number: None for number in self._unread_streams if number not in repeated_numbers}
+            repeated_streams = self._unread_streams.keys() & set(streams)
+            self._counters["coalesced"] += len(repeated_streams)
+            self._unread_streams = {stream: None for stream in self._unread_streams if stream not in repeated_streams}
 
-    def put_again(self, number: int) -> None:
+    def put_again(self, stream: int) -> None:
         """Queue a stream's report again, because the broker may not have it."""
-        if number not in self._waiting_rows:
-            self._unread_streams[number] = None
+        if stream not in self._waiting_rows:
+            self._unread_streams[stream] = None
 
-    def acknowledged(self, number: int, tick: int) -> None:
+    def acknowledged(self, stream: int, tick: int) -> None:
         """Note that the broker has the report of a stream up to a tick."""
-        self.acknowledged_ticks[number] = max(tick, self.acknowledged_ticks.get(number, -1))
+        self.acknowledged_ticks[stream] = max(tick, self.acknowledged_ticks.get(stream, -1))
 
     def sealed(self) -> None:
         """Forget the acknowledged ticks, which are stored now, and all columns but the waiting rows."""
         self.acknowledged_ticks = {}
-        for (columns, distributions, models), numbers, rows in self._group_by_arrival(self._waiting_rows):
+        for (columns, distributions, models), streams, rows in self._group_by_arrival(self._waiting_rows):
             needed_rows = _NewRows(columns.take(rows), distributions[rows], models[rows])
-            self._waiting_rows.update((number, (needed_rows, row)) for row, number in enumerate(numbers))
+            self._waiting_rows.update((stream, (needed_rows, row)) for row, stream in enumerate(streams))
 
     def take(self, capacity: int) -> list[_Report]:
         """Remove and return up to `capacity` reports, in the order in which their streams changed first."""
         while self._unread_streams and len(self._waiting_rows) < capacity:
-            number = next(iter(self._unread_streams))
-            if (new_rows := self._stored_rows(number)) is not None:
-                self._waiting_rows[number] = new_rows, 0
-            self._unread_streams.pop(number, None)
-        batch = {number: self._waiting_rows.pop(number) for number in [*islice(self._waiting_rows, max(capacity, 0))]}
+            stream = next(iter(self._unread_streams))
+            if (new_rows := self._stored_rows(stream)) is not None:
+                self._waiting_rows[stream] = new_rows, 0
+            self._unread_streams.pop(stream, None)
+        batch = {stream: self._waiting_rows.pop(stream) for stream in [*islice(self._waiting_rows, max(capacity, 0))]}
         reports = []
-        for (columns, distributions, models), numbers, rows in self._group_by_arrival(batch):
-            places, frames = [self._place_of(number) for number in numbers], columns.take(rows)
+        for (columns, distributions, models), streams, rows in self._group_by_arrival(batch):
+            places, frames = [self._place_of(stream) for stream in streams], columns.take(rows)
             priors = np.zeros((len(rows), self._bank.states))
             priors[:, : distributions.shape[1]] = distributions[rows]
             shares, beliefs = look_back(self._bank.arrays, models[rows], frames, priors, self._lag)
@@ -451,24 +451,24 @@ class Reports:
     def _group_by_arrival(waiting_rows: dict[int, tuple[_NewRows, int]]) -> list[tuple[_NewRows, list[int], Ints]]:
         """Group waiting reports by round. Return of each its new rows, stream numbers, and each stream's row."""
         groups: dict[int, tuple[_NewRows, list[int], list[int]]] = {}
-        for number, (new_rows, row) in waiting_rows.items():
-            _, numbers, rows = groups.setdefault(id(new_rows), (new_rows, [], []))
-            numbers.append(number)
+        for stream, (new_rows, row) in waiting_rows.items():
+            _, streams, rows = groups.setdefault(id(new_rows), (new_rows, [], []))
+            streams.append(stream)
             rows.append(row)
-        return [(new_rows, numbers, np.array(rows, dtype=np.int64)) for new_rows, numbers, rows in groups.values()]
+        return [(new_rows, streams, np.array(rows, dtype=np.int64)) for new_rows, streams, rows in groups.values()]
 
     def _make_report(self, place: Place, columns: Columns, row: int, shares: Floats, belief: Floats) -> _Report:
-        version, shift, first, count = (
+        version, shift, first_tick, tick_count = (
             int(column[row]) for column in (columns.version, columns.shift, columns.first, columns.ticks)
         )
         model = self._catalogue.recall(*place.device_and_stream, version, SymbolModel)
         states = len(model.numbers.initial)
         shares, belief = (stream_beliefs(model.numbers, distribution[:states]) for distribution in (shares, belief))
-        last = first + count - 1
+        last_tick = first_tick + tick_count - 1
         try:
-            return _Report(place, last, state_estimate(model.policy, first, last, shift, shares, belief))
+            return _Report(place, last_tick, state_estimate(model.policy, first_tick, last_tick, shift, shares, belief))
         except FuguError as error:
-            return _Report(place, last, error)
+            return _Report(place, last_tick, error)
 
 
 def warm() -> None:

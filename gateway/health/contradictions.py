@@ -97,5 +97,5 @@ class Contradictions(Part):
             self._due_devices.discard(device)
 
 
-def _conflict_name_and_tick(device: str, sequence: str, first: int) -> tuple[str, str]:
-    return f"{device}/{sequence}", f"first at tick {first}"
+def _conflict_name_and_tick(device: str, sequence: str, first_tick: int) -> tuple[str, str]:
+    return f"{device}/{sequence}", f"first at tick {first_tick}"

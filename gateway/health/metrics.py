@@ -95,7 +95,7 @@ class Metrics:
 
         reading = self._read()
         health, counters = reading.health, dict(reading.counters)
-        for name, help_text, value in (
+        for metric_name, help_text, value in (
             ("start_time_seconds", "When the gateway started, in Unix time", health.since),
             ("devices", "Devices that have policies", health.devices),
             ("devices_heard", "Of them, those that have sent a frame since the start", health.heard),
@@ -104,9 +104,9 @@ class Metrics:
             ("inbox_messages", "Messages that wait for the worker", reading.inbox),
             ("store_bytes", "What the store takes on the disk", reading.store_bytes),
         ):
-            yield GaugeMetricFamily(_PREFIX + name, help_text, value)
+            yield GaugeMetricFamily(_PREFIX + metric_name, help_text, value)
         alarms = GaugeMetricFamily(_PREFIX + "alarms", "Who or what has an alarm now, by its code", labels=["code"])
-        counts = {alarm.code: max(1, len(alarm.names) + alarm.others) for alarm in health.alarms}
+        alarm_counts = {alarm.code: max(1, len(alarm.names) + alarm.others) for alarm in health.alarms}
         release_alarms = GaugeMetricFamily(
             _PREFIX + "release_refused", "Releases with an alarm, which says why on the page", labels=["release"]
         )
@@ -115,19 +115,19 @@ class Metrics:
                 release_alarms.add_metric([release], 1)
         yield release_alarms
         for code in AlarmCode:
-            alarms.add_metric([code], counts.get(code, 0))
+            alarms.add_metric([code], alarm_counts.get(code, 0))
         yield alarms
         refusals = CounterMetricFamily(_PREFIX + "messages_refused", "Messages that were refused", labels=["reason"])
         for reason in Reason:
             refusals.add_metric([reason], counters.get(reason, 0))
         yield refusals
-        for name, (counter, help_text) in _FRAME_COUNTERS.items():
-            frame_counts = CounterMetricFamily(_PREFIX + name, help_text, labels=["kind"])
-            for kind, prefix in _FRAME_KINDS.items():
-                frame_counts.add_metric([kind], counters.get(prefix + counter, 0))
+        for metric_name, (counter, help_text) in _FRAME_COUNTERS.items():
+            frame_counts = CounterMetricFamily(_PREFIX + metric_name, help_text, labels=["kind"])
+            for frame_kind, prefix in _FRAME_KINDS.items():
+                frame_counts.add_metric([frame_kind], counters.get(prefix + counter, 0))
             yield frame_counts
-        for name, (counter, help_text) in _COUNTERS.items():
-            yield CounterMetricFamily(_PREFIX + name, help_text, value=counters.get(counter, 0))
+        for metric_name, (counter, help_text) in _COUNTERS.items():
+            yield CounterMetricFamily(_PREFIX + metric_name, help_text, value=counters.get(counter, 0))
 
 
 def _log_failure(*_: object) -> None:

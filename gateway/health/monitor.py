@@ -119,8 +119,8 @@ class Alarms:
 
     def current(self) -> list[_Alarm]:
         """Return all current alarms, in the order of their codes, then by name."""
-        order = list(KINDS)
-        return sorted(self._alarms.values(), key=lambda alarm: (order.index(alarm.code), alarm.name))
+        code_order = list(KINDS)
+        return sorted(self._alarms.values(), key=lambda alarm: (code_order.index(alarm.code), alarm.name))
 
     def summary(self) -> tuple[HealthAlarm, ...]:
         """Return the current alarms for the health message: one for each code, with its first few names."""
@@ -253,10 +253,10 @@ class Monitor:
 
     def start(self) -> None:
         """Begin to answer and to publish."""
-        path = next(sockets(self._store))
-        self._answering = Answering(path, own_folder=_has_own_folder(self._store))
+        socket_path = next(sockets(self._store))
+        self._answering = Answering(socket_path, own_folder=_has_own_folder(self._store))
         if not self._answering.is_open:
-            _log.warning("nobody can ask how this gateway is: there can be no socket at %s", path)
+            _log.warning("nobody can ask how this gateway is: there can be no socket at %s", socket_path)
         self._thread.start()
 
     def stop(self) -> None:
@@ -284,11 +284,11 @@ class Monitor:
             first_detail, count_before = self._notes.get((code, name), (detail, 0))
             self._notes[code, name] = first_detail, count_before + times
 
-    def note_frequent(self, code: AlarmCode, counts: Mapping[str, int]) -> None:
+    def note_frequent(self, code: AlarmCode, message_counts: Mapping[str, int]) -> None:
         """Count each device's repeated or frameless messages of a round, and note those above a minute's limit."""
         if (now := self._seconds()) - self._repeats_since >= _FREQUENT_SECONDS:
             self._repeat_counts, self._repeats_since = Counter(), now
-        for device, times in counts.items():
+        for device, times in message_counts.items():
             count_before = self._repeat_counts[code, device]
             self._repeat_counts[code, device] += times
             if (excess := self._repeat_counts[code, device] - max(count_before, _MOST_FREQUENT)) > 0:
@@ -313,9 +313,9 @@ class Monitor:
     def note_frames(self, newest_frames: Iterable[Heard]) -> None:
         """Note each device's newest valid frame."""
         now = self._seconds()
-        for device, stream, version, last, shift in newest_frames:
+        for device, stream, version, last_tick, shift in newest_frames:
             policy = self._sources.catalogue.policy(device, stream, version)
-            end = (policy.clock.epoch_us + (last + 1 - shift) * policy.clock.period_us) / 1e6
+            end = (policy.clock.epoch_us + (last_tick + 1 - shift) * policy.clock.period_us) / 1e6
             previous = self._newest_frames.get(device)
             limit = max(_SILENT_SECONDS, _SILENT_FRAMES * _frame_seconds(policy))
             self._newest_frames[device] = _Newest(now, end if previous is None else max(end, previous.end), limit)
@@ -368,10 +368,10 @@ class Monitor:
         for (code, name), (detail, times) in notes.items():
             self.alarms.note(code, name, detail, times=times)
         for counter, code in _BY_COUNTER.items():
-            count = self._sources.counters[counter]
-            if new_count := count - self._seen_counts.get(counter, 0):
+            counter_value = self._sources.counters[counter]
+            if new_count := counter_value - self._seen_counts.get(counter, 0):
                 self.alarms.note(code, times=new_count)
-                self._seen_counts[counter] = count
+                self._seen_counts[counter] = counter_value
         for held_code, names in list(self._held_names.items()):
             for name, detail in names.items():
                 self.alarms.note(held_code, name, detail, times=0)
@@ -394,9 +394,9 @@ class Monitor:
         if now >= self._certificates_due:
             self._certificates = dict(self._sources.certificates())
             self._certificates_due = now + _CERTIFICATES_SECONDS
-        for name, end in self._certificates.items():
-            if end - self._wall() < CERTIFICATE_DAYS * 86_400:
-                detail = f"ends at {datetime.fromtimestamp(end, UTC):%Y-%m-%d %H:%M} UTC"
+        for name, end_time in self._certificates.items():
+            if end_time - self._wall() < CERTIFICATE_DAYS * 86_400:
+                detail = f"ends at {datetime.fromtimestamp(end_time, UTC):%Y-%m-%d %H:%M} UTC"
                 self.alarms.note(AlarmCode.CERTIFICATE, name, detail, times=0)
 
     def connected(self) -> None:
@@ -429,7 +429,7 @@ class Monitor:
             int(self._since),
             len(self._sources.catalogue.names()),
             len(self._newest_frames) + self._sources.elsewhere.heard,
-            sum(n for name, n in counters.items() if name.endswith("stored") and name != "not_stored"),
+            sum(count for name, count in counters.items() if name.endswith("stored") and name != "not_stored"),
             sum(counters.get(reason, 0) for reason in Reason),
             self.alarms.summary(),
         )
@@ -518,10 +518,10 @@ def _merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         report["connected"] = report["connected"] and other_report["connected"]
         report["alarms"] = [*report["alarms"], *other_report["alarms"]]
         report["counters"] = dict(sorted((Counter(report["counters"]) + Counter(other_report["counters"])).items()))
-        for name in ("inbox", "estimates_waiting"):
-            report[name] += other_report[name]
-        for name in ("uptime_seconds", "worker_round_seconds", "store_bytes"):  # the processes share one store
-            report[name] = max(report[name], other_report[name])
+        for field_name in ("inbox", "estimates_waiting"):
+            report[field_name] += other_report[field_name]
+        for field_name in ("uptime_seconds", "worker_round_seconds", "store_bytes"):  # the processes share one store
+            report[field_name] = max(report[field_name], other_report[field_name])
         report["connection"] = report["connection"] or other_report["connection"]
         report["process"] = f"{report['process']}, {other_report['process']}"
     return report

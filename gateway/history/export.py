@@ -81,19 +81,19 @@ def export_history(
         if ledger is not None or is_there(ledger_path, KIND):
             progress("releases", 1.0)
             _export_releases(folders, ledger or ledger_path, span)
-        if not any(folders.rows.values()):
+        if not any(folders.row_counts.values()):
             raise FuguError(f"{store.name} holds nothing of that time")
         folders.add("policies", policy_rows(history.policies()))
-        return dict(folders.rows)
+        return dict(folders.row_counts)
 
 
 def _export_day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: int) -> bool:
     """Write the history of `span`, a part of one day. Return whether any row was written."""
-    rows_before = sum(folder.rows.values())
+    rows_before = sum(folder.row_counts.values())
     for stream in history.streams():
         pieces = history.pieces(stream, span)
-        while chunk := list(islice(pieces, _MOST_PIECES)):
-            folder.add("symbols", symbol_rows(stream, chunk))
+        while batch := list(islice(pieces, _MOST_PIECES)):
+            folder.add("symbols", symbol_rows(stream, batch))
         for probabilities in history.estimates(stream, span, lag):
             folder.add("estimates", marginal_rows("estimates", stream, probabilities))
     for point_stream in history.measured_streams():
@@ -104,15 +104,15 @@ def _export_day(history: StoredHistory, folder: ParquetFolder, span: Span, lag: 
                 folder.add("measurements", measurement_rows(policy, estimates))
     for sequence in history.windows():
         folder.add("windows", window_rows(sequence, history.counts(sequence, span)))
-    return sum(folder.rows.values()) > rows_before
+    return sum(folder.row_counts.values()) > rows_before
 
 
 def _export_releases(folder: ParquetFolder, ledger: Location, span: Span) -> None:
     with closing(Ledger(ledger, create=False)) as ledger_db:
-        last_number = 0
+        last_entry = 0
         folder.add("releases", release_rows(()))
-        while entries := ledger_db.entries(last_number, _MOST_ENTRIES):
-            last_number = entries[-1].number
+        while entries := ledger_db.entries(last_entry, _MOST_ENTRIES):
+            last_entry = entries[-1].number
             frames = (ReleaseFrame.decode(entry.payload) for entry in entries if entry.state == "published")
             frames_in_span = (frame for frame in frames if span.since <= unix_us(frame.time) - 1 < span.until)
             folder.add("releases", release_rows(frames_in_span))
@@ -128,8 +128,8 @@ def constant_column(text: object, length: int) -> Any:
 
 def list_column(rows: NDArray[Any]) -> Any:
     """Return a column of lists of equal lengths, from rows (n, d)."""
-    count, width = rows.shape
-    offsets = np.arange(count + 1, dtype=np.int32) * width
+    row_count, width = rows.shape
+    offsets = np.arange(row_count + 1, dtype=np.int32) * width
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.ascontiguousarray(rows).ravel()))
 
 
@@ -150,14 +150,14 @@ def record_batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
     `times` are (n,) microseconds of Unix time. `columns` has the other columns by name: arrow or numpy
     arrays, or one text or integer for all rows.
     """
-    schema, count = TABLES[table], len(times)
+    schema, row_count = TABLES[table], len(times)
     arrays = []
     for field in schema:
         column = times if field.name == "time" else columns[field.name]
         if column is None or isinstance(column, str):
-            arrays.append(constant_column(column, count))
+            arrays.append(constant_column(column, row_count))
         elif isinstance(column, int):
-            arrays.append(pa.array(np.full(count, column, dtype=field.type.to_pandas_dtype())))
+            arrays.append(pa.array(np.full(row_count, column, dtype=field.type.to_pandas_dtype())))
         elif isinstance(column, np.ndarray):
             arrays.append(pa.array(column).cast(field.type))
         else:
@@ -192,7 +192,7 @@ def marginal_rows(table: str, stream: SymbolStream, estimates: TickProbabilities
 def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
     """Return the symbols of a stream, one a row."""
     lengths = [len(piece.symbols) for piece in pieces]
-    first = np.array([piece.first for piece in pieces])
+    firsts = np.array([piece.first for piece in pieces])
     offsets = np.arange(sum(lengths)) - np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
     clocks = [stream.policy(piece.version).clock for piece in pieces]
     begins = [clock.epoch_us + (p.first - p.shift) * clock.period_us for clock, p in zip(clocks, pieces, strict=True)]
@@ -200,7 +200,7 @@ def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
     columns = {
         "device": stream.device,
         "stream": stream.stream,
-        "tick": np.repeat(first, lengths) + offsets,
+        "tick": np.repeat(firsts, lengths) + offsets,
         "policy_version": np.repeat([piece.version for piece in pieces], lengths).astype(np.uint32),
         "symbol": np.concatenate([piece.symbols for piece in pieces]),
     }
@@ -243,20 +243,20 @@ def window_rows(sequence: WindowSequence, frames: Iterable[WindowFrame]) -> Any:
 
 def _count_rows(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]]:
     policy = sequence.policies[frame.policy_version]
-    count = window_count(policy, frame)
-    is_by_state = not count.blocks and len(frame.counts) == len(count.states)
-    states = [[state] for state in count.states] if is_by_state else [list(count.states)] * len(frame.counts)
+    report = window_count(policy, frame)
+    is_by_state = not report.blocks and len(frame.counts) == len(report.states)
+    states = [[state] for state in report.states] if is_by_state else [list(report.states)] * len(frame.counts)
     promise = policy.windows_alone or policy.guarantee
     shared_fields = {
-        **{"time": unix_us(count.time), "since": unix_us(count.since), "device": sequence.device},
+        **{"time": unix_us(report.time), "since": unix_us(report.since), "device": sequence.device},
         **{"stream": sequence.stream, "window": frame.window, "index": frame.index},
         **{"policy_version": frame.policy_version, "first": frame.first, "length": frame.length},
-        **{"observed": frame.observed, "confidence": count.confidence},
+        **{"observed": frame.observed, "confidence": report.confidence},
         **{"epsilon": promise.epsilon, "adversary": promise.adversary},
     }
-    columns = zip(states, count.blocks or [None] * len(states), frame.counts, count.low, count.high, strict=True)
-    names = ("states", "block", "count", "low", "high")
-    return [shared_fields | dict(zip(names, row, strict=True)) for row in columns]
+    rows = zip(states, report.blocks or [None] * len(states), frame.counts, report.low, report.high, strict=True)
+    column_names = ("states", "block", "count", "low", "high")
+    return [shared_fields | dict(zip(column_names, row, strict=True)) for row in rows]
 
 
 def _policy_row(policy: AnyPolicy) -> dict[str, Any]:
@@ -276,8 +276,8 @@ def release_rows(frames: Iterable[ReleaseFrame]) -> Any:
 
 def _release_rows(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
     states = [list(group) for group in frame.asked.groups(frame.states)]
-    fields = {name: getattr(frame, name, None) for name in TABLES["releases"].names}
-    shared_fields = {**fields, "time": unix_us(frame.time), "since": unix_us(frame.since)}
-    numbers = zip(states, frame.values, frame.low, frame.high, frame.standard_errors, strict=True)
-    for label, value, low, high, error in numbers:
+    frame_fields = {name: getattr(frame, name, None) for name in TABLES["releases"].names}
+    shared_fields = {**frame_fields, "time": unix_us(frame.time), "since": unix_us(frame.since)}
+    rows = zip(states, frame.values, frame.low, frame.high, frame.standard_errors, strict=True)
+    for label, value, low, high, error in rows:
         yield shared_fields | {"states": label, "value": value, "low": low, "high": high, "standard_error": error}

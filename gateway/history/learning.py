@@ -74,9 +74,9 @@ class Sequences(NamedTuple):
 
     def take(self, indices: Sequence[int] | Ints) -> Sequences:
         """Return the sequences of these indices."""
-        parts = [self.symbols[self.starts[i] : self.starts[i + 1]] for i in indices]
-        rows = np.asarray(indices, dtype=np.int64)
-        return self.of(parts, [len(part) for part in parts], self.streams[rows], self.tables[rows], *self[4:])
+        pieces = [self.symbols[self.starts[i] : self.starts[i + 1]] for i in indices]
+        index = np.asarray(indices, dtype=np.int64)
+        return self.of(pieces, [len(piece) for piece in pieces], self.streams[index], self.tables[index], *self[4:])
 
 
 def read_sequences(group: Group) -> Sequences:
@@ -89,30 +89,30 @@ def read_sequences(group: Group) -> Sequences:
         for day in sorted({day for stream in stream_list for day in history.days(stream, span)}):
             for stream, stream_pieces in zip(stream_list, pieces, strict=True):
                 stream_pieces.extend(history.pieces(stream, span.day(day)))
-        for number, (stream, stream_pieces) in enumerate(zip(stream_list, pieces, strict=True), group.first):
+        for stream_number, (stream, stream_pieces) in enumerate(zip(stream_list, pieces, strict=True), group.first):
             for block in blocks(stream_pieces, SEQUENCE_TICKS):
                 policy = stream.policy(block.version)
                 if policy.table is None:
                     raise FuguError(f"policy version {block.version} of {stream.device}/{stream.stream} has no table")
                 symbols.append(block.symbols.astype(np.int8 if policy.table.symbols <= _MAX_INT8 else np.int16))
-                streams.append(number)
+                streams.append(stream_number)
                 tables.append(table_index.setdefault(tuple(map(tuple, policy.table.weights())), len(table_index)))
-                time = int(tick_times(policy.clock, block.first, block.shift, 1)[0])
-                since, until = min(since, time), max(until, time + len(block.symbols) * policy.clock.period_us)
+                begin_us = int(tick_times(policy.clock, block.first, block.shift, 1)[0])
+                since, until = min(since, begin_us), max(until, begin_us + len(block.symbols) * policy.clock.period_us)
             stream_pieces.clear()
     emissions = tuple(np.array(table) / SCALE for table in table_index)
     return Sequences.of(symbols, [len(symbol) for symbol in symbols], streams, tables, emissions, since, until)
 
 
-def joined_sequences(parts: Sequence[Sequences]) -> Sequences:
+def joined_sequences(groups: Sequence[Sequences]) -> Sequences:
     """Join the sequences of several groups."""
     emissions: list[Floats] = []
     tables = []
-    for part in parts:
-        tables.append(part.tables + len(emissions))
-        emissions += part.emissions
-    symbols, _, streams, _, _, since, until = zip(*parts, strict=True)
-    ticks = np.concatenate([np.diff(part.starts) for part in parts])
+    for group in groups:
+        tables.append(group.tables + len(emissions))
+        emissions += group.emissions
+    symbols, _, streams, _, _, since, until = zip(*groups, strict=True)
+    ticks = np.concatenate([np.diff(group.starts) for group in groups])
     columns = np.concatenate(streams), np.concatenate(tables), tuple(emissions), min(since), max(until)
     return Sequences.of(symbols, ticks, *columns)
 
@@ -213,8 +213,8 @@ def _take_sample(part: Sequences, step: int) -> Sequences:
 
 def _common_policy(streams: list[SymbolStream]) -> Policy:
     """Return the first policy. FuguError if streams differ in name, states or ticks, or have too many states."""
-    if len(names := sorted({stream.stream for stream in streams})) > 1:
-        raise FuguError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
+    if len(stream_names := sorted({stream.stream for stream in streams})) > 1:
+        raise FuguError(f"one class is learned for one stream: name it with --stream, one of {', '.join(stream_names)}")
     policies = [policy for stream in streams for policy in stream.policies.values()]
     reference = policies[0]
     for policy in policies:
@@ -301,16 +301,16 @@ class _Chains(NamedTuple):
 def _stream_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
     """Return the chains to compare stretches with, and the deviations of streams by the chain of each stream."""
     rows_of_parts = tasks.map(_chains_of_streams, [(part, chains.common, initial) for part in parts])
-    numbers, ticks, own_chains, noises = zip(*itertools.chain.from_iterable(rows_of_parts), strict=True)
+    stream_numbers, ticks, own_chains, noises = zip(*itertools.chain.from_iterable(rows_of_parts), strict=True)
     deviations = np.array([*map(log_ratios, own_chains)]) - log_ratios(chains.common)
     level = Deviations(np.array(ticks, dtype=np.int64), deviations, np.zeros(len(ticks), dtype=np.int64), chains.noise)
     if level.p_value >= _SIGNIFICANT:
         return chains, level
-    index = np.array(numbers, dtype=np.int64)
-    noise = np.broadcast_to(chains.noise[0], (int(index.max()) + 1, *chains.noise[0].shape)).copy()
-    noise[index] = noises
-    return _Chains(chains.common, dict(zip(numbers, own_chains, strict=True)), noise), level._replace(
-        kinds=index, noise=noise
+    kinds = np.array(stream_numbers, dtype=np.int64)
+    noise = np.broadcast_to(chains.noise[0], (int(kinds.max()) + 1, *chains.noise[0].shape)).copy()
+    noise[kinds] = noises
+    return _Chains(chains.common, dict(zip(stream_numbers, own_chains, strict=True)), noise), level._replace(
+        kinds=kinds, noise=noise
     )
 
 
@@ -346,9 +346,9 @@ def _stretch_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial
         steps = np.einsum("sij,sj->si", chains.noise[kinds], gradients[is_long]) / ticks[is_long, None]
         levels.append(Deviations(ticks[is_long], bases - log_ratios(chains.common) + steps, kinds, chains.noise))
         position = np.arange(len(streams)) - np.searchsorted(streams, streams)
-        first = np.flatnonzero((position[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
-        gradients, ticks = (column[first] + column[first + 1] for column in (gradients, ticks))
-        streams = streams[first]
+        pair_starts = np.flatnonzero((position[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
+        gradients, ticks = (column[pair_starts] + column[pair_starts + 1] for column in (gradients, ticks))
+        streams = streams[pair_starts]
 
 
 def _scores(part: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, Ints, Ints]:

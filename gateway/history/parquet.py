@@ -118,16 +118,16 @@ class ParquetFolder:
         self._group = group
         self._batches = defaultdict[str, list[Any]](list)
         self._parts, self._rows_written = Counter[str](), Counter[str]()
-        self.rows = Counter[str]()
+        self.row_counts = Counter[str]()
 
     def add(self, table: str, batch: Any) -> None:
         """Add a batch of rows to a table."""
-        self.rows[table] += batch.num_rows
+        self.row_counts[table] += batch.num_rows
         batches = self._batches[table]
         batches.append(batch)
         if len(batches) >= _MOST_BATCHES:
             batches[:] = _join_batches(table, batches).to_batches()
-        if self.rows[table] - self._rows_written[table] >= _PART_ROWS:
+        if self.row_counts[table] - self._rows_written[table] >= _PART_ROWS:
             self._write(table)
 
     def close(self) -> None:
@@ -135,22 +135,22 @@ class ParquetFolder:
         for table in TABLES.keys() & self._batches.keys():
             self._write(table)
         for folder, _, files in os.walk(self.path):
-            for name in (*files, "."):
-                _sync(Path(folder, name))
+            for file_name in (*files, "."):
+                _sync(Path(folder, file_name))
 
     def _write(self, table: str) -> None:
-        schema, name = TABLES[table], f"part-{self._group}{self._parts[table]}"
-        rows = _join_batches(table, self._batches.pop(table))
+        schema, file_stem = TABLES[table], f"part-{self._group}{self._parts[table]}"
+        table_rows = _join_batches(table, self._batches.pop(table))
         self._parts[table] += 1
-        self._rows_written[table] += rows.num_rows
-        if "time" not in schema.names or not self.rows[table]:
+        self._rows_written[table] += table_rows.num_rows
+        if "time" not in schema.names or not self.row_counts[table]:
             (self.path / table).mkdir(parents=True, exist_ok=True)
-            pq.write_table(rows, self.path / table / f"{name}.parquet", compression="zstd")
+            pq.write_table(table_rows, self.path / table / f"{file_stem}.parquet", compression="zstd")
             return
         file_format = dataset.ParquetFileFormat()
         deltas = [field.name for field in schema if field.type == pa.int64() or pa.types.is_timestamp(field.type)]
         dataset.write_dataset(
-            rows.append_column("date", rows.column("time").cast(pa.timestamp("us")).cast(pa.date32())),
+            table_rows.append_column("date", table_rows.column("time").cast(pa.timestamp("us")).cast(pa.date32())),
             self.path / table,
             format=file_format,
             file_options=file_format.make_write_options(
@@ -159,7 +159,7 @@ class ParquetFolder:
                 column_encoding=dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
             ),
             partitioning=dataset.partitioning(pa.schema([("date", pa.date32())]), flavor="hive"),
-            basename_template=f"{name}-{{i}}.parquet",
+            basename_template=f"{file_stem}-{{i}}.parquet",
             existing_data_behavior="overwrite_or_ignore",
             max_rows_per_group=_GROUP_ROWS,
             max_partitions=_PART_ROWS,
@@ -222,7 +222,7 @@ class ExportedHistory:
 
     def streams(self) -> list[SymbolStream]:
         """Return every stream of symbols, by device and name."""
-        return [SymbolStream(*key, policies) for key, policies in sorted(self._policies.items())]
+        return [SymbolStream(*stream_key, policies) for stream_key, policies in sorted(self._policies.items())]
 
     def days(self, stream: SymbolStream, span: Span) -> list[int]:
         """Return the beginnings of the days that may hold symbols of a stream in a span of time."""
@@ -262,10 +262,10 @@ class ExportedHistory:
                 if (schema := metadata.schema.to_arrow_schema()) != TABLES["symbols"]:
                     raise ValueError(f"{path.name} has other columns")
                 columns = [schema.get_field_index(name) for name in _STREAM_COLUMNS]
-                for number in range(metadata.num_row_groups):
-                    group = metadata.row_group(number)
-                    ranges = [_name_range(group.column(column).statistics) for column in columns]
-                    groups[day].append(_Group(path, number, *ranges))
+                for group_number in range(metadata.num_row_groups):
+                    row_group = metadata.row_group(group_number)
+                    ranges = [_name_range(row_group.column(column).statistics) for column in columns]
+                    groups[day].append(_Group(path, group_number, *ranges))
         return groups
 
 

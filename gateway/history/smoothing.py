@@ -53,23 +53,23 @@ def blocks(pieces: Iterable[Piece], max_ticks: int) -> Iterator[Piece]:
 
     A tick without a symbol has -1 in a block; a block begins and ends with a symbol.
     """
-    parts: list[Ints] = []
-    version, first, shift, end = 0, 0, 0, 0
+    symbols: list[Ints] = []
+    version, first_tick, shift, end = 0, 0, 0, 0
     for stored_piece in pieces:
         begin = stored_piece.first
         while begin <= stored_piece.last:
             is_adjacent = (stored_piece.version, stored_piece.shift) == (version, shift) and 0 <= begin - end <= _GAP
-            if parts and is_adjacent and begin - first < max_ticks:
-                parts.append(np.full(begin - end, -1, dtype=np.int64))
+            if symbols and is_adjacent and begin - first_tick < max_ticks:
+                symbols.append(np.full(begin - end, -1, dtype=np.int64))
             else:
-                if parts:
-                    yield Piece(version, first, shift, np.concatenate(parts))
-                version, first, shift, parts = stored_piece.version, begin, stored_piece.shift, []
-            piece = stored_piece.cut(begin, first + max_ticks - 1)
-            parts.append(piece.symbols.astype(np.int64))
+                if symbols:
+                    yield Piece(version, first_tick, shift, np.concatenate(symbols))
+                version, first_tick, shift, symbols = stored_piece.version, begin, stored_piece.shift, []
+            piece = stored_piece.cut(begin, first_tick + max_ticks - 1)
+            symbols.append(piece.symbols.astype(np.int64))
             begin = end = piece.last + 1
-    if parts:
-        yield Piece(version, first, shift, np.concatenate(parts))
+    if symbols:
+        yield Piece(version, first_tick, shift, np.concatenate(symbols))
 
 
 class SmoothedStream:
@@ -185,17 +185,17 @@ def smooth_history(
     Raises FuguError if there is no such source, it holds nothing of that time, or the folder cannot be written.
     """
     groups = Group.all(source)
-    with parquet_folder(folder) as folders:
-        calls = [(group, folders.path) for group in groups]
+    with parquet_folder(folder) as parquet:
+        calls = [(group, parquet.path) for group in groups]
         row_counts = (tasks or Tasks()).map(
             _smooth_group, calls, lambda count: progress(f"{count} of {len(groups)} groups", count / len(groups))
         )
-        if not (rows := sum(row_counts)):
+        if not (row_count := sum(row_counts)):
             raise FuguError(f"{source.path.name} has no symbols of that time")
         with source.open() as history:
             streams = source.streams(history)
-            folders.add("policies", policy_rows(policy for stream in streams for policy in stream.policies.values()))
-        return {"smoothed": rows, **folders.rows}
+            parquet.add("policies", policy_rows(policy for stream in streams for policy in stream.policies.values()))
+        return {"smoothed": row_count, **parquet.row_counts}
 
 
 def _smooth_group(group: Group, folder: Path) -> int:
@@ -211,4 +211,4 @@ def _smooth_group(group: Group, folder: Path) -> int:
                 for probabilities in smoothed_stream.day(day):
                     parquet.add("smoothed", marginal_rows("smoothed", stream, probabilities))
         parquet.close()
-        return parquet.rows.get("smoothed", 0)
+        return parquet.row_counts.get("smoothed", 0)

@@ -47,8 +47,8 @@ class Span(NamedTuple):
 
     def wall_ticks(self, clock: Clock) -> tuple[int, int]:
         """Return the first and the last wall tick of a clock in the span; without a tick, the last is the lower one."""
-        low = -((clock.epoch_us - self.since) // clock.period_us)
-        return max(low, 0), -((clock.epoch_us - self.until) // clock.period_us) - 1
+        first_tick = -((clock.epoch_us - self.since) // clock.period_us)
+        return max(first_tick, 0), -((clock.epoch_us - self.until) // clock.period_us) - 1
 
 
 class Piece(NamedTuple):
@@ -66,8 +66,8 @@ class Piece(NamedTuple):
 
     def cut(self, first: int, last: int) -> Piece:
         """Return only the ticks first..last."""
-        low = max(first - self.first, 0)
-        return self._replace(first=self.first + low, symbols=self.symbols[low : max(last - self.first + 1, low)])
+        skip = max(first - self.first, 0)
+        return self._replace(first=self.first + skip, symbols=self.symbols[skip : max(last - self.first + 1, skip)])
 
 
 class SymbolStream(NamedTuple):
@@ -154,9 +154,9 @@ class StoredHistory:
         """Return every stream of points, sorted by device and name."""
         return [MeasuredStream(*fields) for fields in self._stored_streams(MeasurePolicy)]
 
-    def _stored_streams(self, kind: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
+    def _stored_streams(self, policy_class: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
         for (device, stream), versions in sorted(self._policies.items()):
-            if (policies := _policies_of(versions, kind)) and (device, stream, "") in self._places:
+            if (policies := _policies_of(versions, policy_class)) and (device, stream, "") in self._places:
                 yield device, stream, policies
 
     def windows(self) -> list[WindowSequence]:
@@ -170,12 +170,12 @@ class StoredHistory:
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
         """Yield the symbols of a stream in a span of time, in tick order under each clock and shift."""
         for place, clock, first, last in self._tick_ranges(stream, span):
-            low, high = span.wall_ticks(clock)
+            wall_low, wall_high = span.wall_ticks(clock)
             for frame in self._store.symbols.following(place.number, first, last):
                 if stream.policy(frame.policy_version).clock == clock:
                     symbols = np.frombuffer(frame.symbols, dtype=np.uint8)
                     piece = Piece(frame.policy_version, frame.first, frame.shift, symbols)
-                    piece = piece.cut(max(first, low + frame.shift), min(last, high + frame.shift))
+                    piece = piece.cut(max(first, wall_low + frame.shift), min(last, wall_high + frame.shift))
                     if len(piece.symbols):
                         yield piece
 
@@ -183,9 +183,9 @@ class StoredHistory:
         """Yield estimates of a stream's ticks in a span of time, given all symbols before and `lag` later ones."""
         past = self._past(lag)
         for place, clock, first, last in self._tick_ranges(stream, span):
-            low, high = span.wall_ticks(clock)
+            wall_low, wall_high = span.wall_ticks(clock)
             for run in past.estimates(place, first, last, with_newest=True):
-                run_in_span = run.cut(low + run.shift, high + run.shift)
+                run_in_span = run.cut(wall_low + run.shift, wall_high + run.shift)
                 if stream.policy(run.version).clock == clock and len(run_in_span.probabilities):
                     yield run_in_span
 
@@ -195,17 +195,17 @@ class StoredHistory:
         for piece in self.pieces(stream, span):
             clock = stream.policy(piece.version).clock
             end_times = (clock.epoch_us + (tick - piece.shift) * clock.period_us for tick in (piece.first, piece.last))
-            first, last = (end // DAY_US for end in end_times)
-            days.update(range(first, last + 1))
+            first_day, last_day = (end // DAY_US for end in end_times)
+            days.update(range(first_day, last_day + 1))
         return [day * DAY_US for day in sorted(days)]
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
         """Yield the frames of points that begin in a span of time, in tick order under each clock and shift."""
         for place, clock, first, last in self._tick_ranges(stream, span):
-            low, high = span.wall_ticks(clock)
+            wall_low, wall_high = span.wall_ticks(clock)
             for frame, _ in self._store.points.following(place.number, first, last):
                 policy = stream.policies.get(frame.policy_version)
-                if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
+                if policy is not None and policy.clock == clock and wall_low <= frame.first - frame.shift <= wall_high:
                     yield frame
 
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
@@ -216,15 +216,15 @@ class StoredHistory:
 
     def counts(self, sequence: WindowSequence, span: Span) -> Iterator[WindowFrame]:
         """Yield the windows that begin in a span of time, by index under each clock."""
-        number = self._places[sequence.device, sequence.stream, sequence.window].number
-        shift = self._store.shifts(number).newest
+        sequence_number = self._places[sequence.device, sequence.stream, sequence.window].number
+        shift = self._store.shifts(sequence_number).newest
         windows = [policy.window(sequence.window) for policy in sequence.policies.values()]
         max_length = max((window.length for window in windows if window is not None), default=0)
         for clock in _clocks(sequence.policies):
-            low, high = span.wall_ticks(clock)
-            for frame in self._store.windows.within(number, low, high + shift + max_length):
+            wall_low, wall_high = span.wall_ticks(clock)
+            for frame in self._store.windows.within(sequence_number, wall_low, wall_high + shift + max_length):
                 policy = sequence.policies.get(frame.policy_version)
-                if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
+                if policy is not None and policy.clock == clock and wall_low <= frame.first - frame.shift <= wall_high:
                     yield frame
 
     def next_time(self, begin_us: int) -> int | None:
@@ -244,7 +244,7 @@ class StoredHistory:
         points = self._store.points.following
         for point_stream in self.measured_streams():
             times += self._first_times(
-                point_stream, lambda number, first: (row.frame for row in points(number, first)), span
+                point_stream, lambda number, first: (measured.frame for measured in points(number, first)), span
             )
         return max(min(times), begin_us) if times else None
 
@@ -262,16 +262,16 @@ class StoredHistory:
         place = self._places[stream.device, stream.stream, ""]
         spans = self._store.shifts(place.number).spans or (ShiftSpan(0, 0, MAX_TICK),)
         for clock in _clocks(stream.policies):
-            low, high = span.wall_ticks(clock)
+            wall_low, wall_high = span.wall_ticks(clock)
             for i, (shift, first_tick, _) in enumerate(spans):
-                first = max(low + shift, first_tick) if i else low  # earlier, forgotten shifts were smaller
-                last = min(high + shift, spans[i + 1].first - 1 if i + 1 < len(spans) else MAX_TICK)
+                first = max(wall_low + shift, first_tick) if i else wall_low  # earlier, forgotten shifts were smaller
+                last = min(wall_high + shift, spans[i + 1].first - 1 if i + 1 < len(spans) else MAX_TICK)
                 if first <= last:
                     yield place, clock, first, last
 
 
-def _policies_of(policies: Mapping[int, AnyPolicy], kind: type[_AnyKind]) -> dict[int, _AnyKind]:
-    return {version: policy for version, policy in sorted(policies.items()) if isinstance(policy, kind)}
+def _policies_of(policies: Mapping[int, AnyPolicy], policy_class: type[_AnyKind]) -> dict[int, _AnyKind]:
+    return {version: policy for version, policy in sorted(policies.items()) if isinstance(policy, policy_class)}
 
 
 def _clocks(policies: Mapping[int, AnyPolicy]) -> list[Clock]:

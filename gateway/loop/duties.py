@@ -65,11 +65,11 @@ class Alone:
         broker: the broker, with the account of this process.
         client_id: the process's name at the broker.
         will: the message that the broker publishes when the process is gone.
-        path: the store beside whose file the process's health is served.
+        status_store: the store beside whose file the process's health is served.
         elsewhere: the other processes that it speaks for.
         shares: whether other processes store the frames.
         says_to: receives the process's health, in place of the topic `health`.
-        opened: closes what the duty has opened beside store and parts.
+        resources: closes what the duty has opened beside store and parts.
     """
 
     shares = False
@@ -79,12 +79,12 @@ class Alone:
             raise FuguError("no policies: give a directory of policy files, or a fleet's registry")
         self._settings = settings
         self._releasing: Releasing | None = None
-        self.broker, self.path = settings.broker, settings.store
+        self.broker, self.status_store = settings.broker, settings.store
         self.client_id = f"gateway-{settings.fleet}"
         self.will: Will | None = Will(topic_of("health", settings.fleet), Health(online=False).encode())
         self.elsewhere = Elsewhere()
         self.says_to: Callable[[Mapping[str, Any]], None] | None = None
-        self.opened = ExitStack()
+        self.resources = ExitStack()
 
     def owns(self, device: str) -> bool:
         """Return whether the process has to know a device."""
@@ -186,7 +186,7 @@ class Alone:
                 knows=lambda device: catalogue.has(device) or is_enrolled(device),
             )
             loop.parts.append(home_assistant)
-            describing.changed = home_assistant.renew
+            describing.on_changed = home_assistant.renew
         if settings.releases is not None:
             from gateway.loop.release_part import Releasing
 

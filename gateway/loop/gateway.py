@@ -228,7 +228,7 @@ class Gateway:
             *(catalogue, self.counters, devices, STUCK_SECONDS, self._certificates, self._details),
             *(duty.elsewhere, tell, (lambda _device: False) if self._enrolled is None else self._enrolled.has_left),
         )
-        self._monitor = Monitor(self._settings.fleet, duty.path, self._link, sources)
+        self._monitor = Monitor(self._settings.fleet, duty.status_store, self._link, sources)
         return self._monitor
 
     def _tell_brief(self, listener: Callable[[Mapping[str, Any]], None], brief: Mapping[str, Any]) -> None:
@@ -307,7 +307,7 @@ class Gateway:
     def _close(self) -> None:
         if self._metrics is not None:
             self._metrics.stop()
-        self._duty.opened.close()
+        self._duty.resources.close()
         self._store.close()
         while self._parts:
             self._parts.pop().close()

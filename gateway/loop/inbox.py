@@ -359,7 +359,9 @@ class Ingest:
         slow = Arrivals.of(self._streams, received)
         message_order = np.argsort(np.concatenate((fast_rows, np.array(symbol_rows, dtype=np.int64))))
         symbols = Columns.joined((columns, slow.symbols)).take(message_order)
-        return Arrivals(np.concatenate((slots[fast_rows], slow.slots))[message_order], symbols, slow.others), births
+        return Arrivals(
+            np.concatenate((slots[fast_rows], slow.slots))[message_order], symbols, slow.other_frames
+        ), births
 
     def read(self, message: Message) -> Received | str | None:
         """Return a message's frame, or the device of an online status; `None` for other and for refused messages."""

@@ -26,36 +26,36 @@ _SWITCH_SECONDS = 1e-4
 _START_BYTES_PER_SECOND = 2_000_000
 
 
-def run(settings: GatewayConfig, started: Callable[[], None] = lambda: None, duty: Alone | None = None) -> int:
+def run(settings: GatewayConfig, on_started: Callable[[], None] = lambda: None, duty: Alone | None = None) -> int:
     """Serve until SIGTERM or SIGINT, then store the frames that have arrived, disconnect, and return the exit code.
 
-    `started` is called when the gateway serves. `duty` is this process's duty if several processes share the devices,
-    else `None`. The exit code is 1 if the worker has ended by itself, else 0. Raises FuguError, one line, if the
-    gateway cannot start.
+    `on_started` is called when the gateway serves. `duty` is this process's duty if several share the devices, else
+    `None`. The exit code is 1 if the worker has ended by itself, else 0. Raises FuguError, one line, if the gateway
+    cannot start.
     """
     gateway = Gateway(settings, duty)
-    stop = Wake()
-    at_stop_signals(stop.set)
+    stop_event = Wake()
+    at_stop_signals(stop_event.set)
     notifier = Notifier.of_process()
     notifier.starting(_start_seconds(settings.store))
 
     def note_started() -> None:
         _log.info("gateway of fleet %s has started", settings.fleet)
-        started()
+        on_started()
 
-    code = serve(gateway, stop, note_started, notifier=notifier)
+    code = serve(gateway, stop_event, note_started, notifier=notifier)
     _log.info("gateway has stopped: %s", " ".join(f"{name}={n}" for name, n in sorted(gateway.counters.items())))
     return code
 
 
 def serve(
     gateway: Gateway,
-    stop: Wake,
+    stop_event: Wake,
     on_started: Callable[[], None],
     on_turn: Callable[[], None] | None = None,
     notifier: Notifier | None = None,
 ) -> int:
-    """Start a gateway, and serve until `stop` is set or the gateway has ended by itself. Return the exit code, 0 or 1.
+    """Start a gateway, and serve until `stop_event` is set or the gateway has ended by itself. Return the exit code.
 
     A shard first waits until the store is arranged for its number of shards. `on_started` is called when the gateway
     serves, `on_turn` about twice a second, also while a shard waits. `notifier` tells the service manager the state.
@@ -67,7 +67,7 @@ def serve(
     sys.setswitchinterval(_SWITCH_SECONDS)
     compiler = _Compiler()
     is_logged = False
-    while not is_logged or not stop.wait(IDLE_SECONDS):
+    while not is_logged or not stop_event.wait(IDLE_SECONDS):
         try:
             gateway.start()
             break
@@ -82,7 +82,7 @@ def serve(
         return 0
     manager.ready()
     on_started()
-    while not stop.wait(IDLE_SECONDS) and not gateway.failed.is_set():
+    while not stop_event.wait(IDLE_SECONDS) and not gateway.failed.is_set():
         if on_turn is not None:
             on_turn()
         if gateway.is_alive:

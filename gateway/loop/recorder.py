@@ -110,7 +110,7 @@ class Recorder:
     def record(self, arrivals: Arrivals) -> None:
         """Store a round's new frames and their consequences, all or none. Raises DatabaseError."""
         groups = defaultdict[tuple[Kind[Any], str, str, str], list[AnyFrame]](list)
-        for device, stream, frame in arrivals.others:
+        for device, stream, frame in arrivals.other_frames:
             kind = self._kind(type(frame))
             groups[kind, device, stream, kind.sequence(stream, frame)].append(frame)
         counts: Counter[str] = Counter()
@@ -154,11 +154,8 @@ class Recorder:
         shift = self._load(device, stream).shifts.possible(first_tick, last_tick)[-1]
         begin = max(0, group.start + (report.previous + 1) * group.length + (shift if report.previous >= 0 else 0))
         timeline = self._store.versions.timeline(device, stream)
-        timeline.add(
-            Drawn(
-                first_tick + shift, last_tick + shift, report.policy_version, begin, group.length - max(report.observed)
-            )
-        )
+        absent_ticks = group.length - max(report.observed)
+        timeline.add(Drawn(first_tick + shift, last_tick + shift, report.policy_version, begin, absent_ticks))
         self._store.versions.put(device, stream, timeline, is_whole=True)
 
     @contextmanager
@@ -188,13 +185,13 @@ class Recorder:
     def seal(self, *, now: bool = False) -> None:
         """Seal the journal if it is large or old, or with `now` anyway. DatabaseError: a later call tries again."""
         tail, seconds = self._store.symbols.tail, self._seconds()
-        if not tail.rows and not now:
+        if not tail.row_count and not now:
             self._last_seal = seconds
             return
         if not now and seconds < self._next_seal:
             return
-        size_limit = min(max(SEAL_BYTES, STREAM_BYTES * len(tail.numbers)), MOST_SEAL_BYTES)
-        if not (now or tail.size >= size_limit or seconds - self._last_seal >= SEAL_SECONDS):
+        size_limit = min(max(SEAL_BYTES, STREAM_BYTES * len(tail.sequences)), MOST_SEAL_BYTES)
+        if not (now or tail.byte_count >= size_limit or seconds - self._last_seal >= SEAL_SECONDS):
             return
         try:
             with self._store.transaction():
@@ -360,7 +357,7 @@ class Recorder:
         """Return a sequence that gets frames, with its place in the store; it gets a number if it has none."""
         sequence = self._load(device, name)
         if sequence.number is None:
-            sequence.number = self._store.number(device, name)
+            sequence.number = self._store.number_of(device, name)
         return sequence, Place(sequence.number, device, name)
 
     def _load(self, device: str, name: str) -> _Sequence:

@@ -63,21 +63,17 @@ class Releasing(Part):
     ) -> None:
         ledger_path = settings.ledger or ledger_beside(settings.store)
         lease = None if isinstance(ledger_path, Path) else Lease("releases", take=shared)
-        self._releases = site_releases = open_releases(
-            releases, ledger_path, store, catalogue, lease=lease, history=history
-        )
+        self._releases = site = open_releases(releases, ledger_path, store, catalogue, lease=lease, history=history)
         self._monitor = monitor
         self._schedule = ReleaseSchedule(
-            *(site_releases, progress, link, counters), refused=partial(monitor.note, AlarmCode.RELEASE_REFUSED)
+            *(site, progress, link, counters), refused=partial(monitor.note, AlarmCode.RELEASE_REFUSED)
         )
         self._counters = counters
         self._catalogue, self._store, self._shared = catalogue, store, shared
-        self._sums = SumReleases(
-            site_releases.maker, site_releases.audiences, {job.plan.name for job in site_releases.jobs}
-        )
-        for release_name, comparison in mechanism_notes(site_releases.jobs).items():
+        self._sums = SumReleases(site.maker, site.audiences, {job.plan.name for job in site.jobs})
+        for release_name, comparison in mechanism_notes(site.jobs).items():
             _log.info("release %s: %s", release_name, comparison)
-        for release_name, reason in site_releases.useless.items():
+        for release_name, reason in site.useless.items():
             _log.warning("release %s: %s", release_name, reason)
         self._report_impossible()
         self._to_renew = self._halted = False

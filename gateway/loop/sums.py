@@ -129,7 +129,7 @@ class Reports(Part):
 
     def _store_report(self, device_report: DeviceReport) -> str:
         """Store a report unless its window is settled or due. Return the counter of its outcome."""
-        report, closed_number = device_report.report, self._store.sums.through(device_report.report.document)
+        report, closed_number = device_report.report, self._store.sums.settled_through(device_report.report.document)
         is_late = closed_number is not None and report.number <= closed_number
         if is_late or device_report.group.due_us(report.number) <= self._now_us():
             return "report_late"
@@ -226,30 +226,26 @@ class Sums(Part):
                 continue
             with self._store.sums.transaction():
                 due_windows = self._store.sums.waiting_windows(digest, newest_window)
-                reasons = {
-                    window_number: reason
-                    for window_number in due_windows
-                    if (reason := self._fix(digest, group, window_number))
-                }
+                reasons = {window: reason for window in due_windows if (reason := self._fix(digest, group, window))}
                 self._store.sums.settle(digest, due_windows[-1])  # no further: this machine's clock may be ahead
-            for window_number, reason in reasons.items():
-                self._report_lost(group, window_number, reason)
+            for window, reason in reasons.items():
+                self._report_lost(group, window, reason)
 
-    def _fix(self, digest: bytes, group: GroupDocument, window_number: int) -> str:
+    def _fix(self, digest: bytes, group: GroupDocument, window: int) -> str:
         """Fix the set of a window and return ''. If it can have no sum, remove its reports and return the reason."""
         members: dict[bytes, StoredReport] = {}
-        for report in self._store.sums.reports(digest, window_number):
+        for report in self._store.sums.reports(digest, window):
             members.setdefault(report.sealed.member, report)
-        if reason := self._refusal(group, window_number, members.values()):
-            self._store.sums.remove(digest, window_number)
+        if reason := self._refusal(group, window, members.values()):
+            self._store.sums.remove(digest, window)
             return reason
         sealed = [report.sealed for report in members.values()]
-        opening = Opening(digest, window_number, set_digest(digest, window_number, sealed))
+        opening = Opening(digest, window, set_digest(digest, window, sealed))
         self._store.sums.fix(opening, [report.device for report in sealed])
         self._counters["sums_asked"] += 1
         return ""
 
-    def _refusal(self, group: GroupDocument, window_number: int, members: Collection[StoredReport]) -> str:
+    def _refusal(self, group: GroupDocument, window: int, members: Collection[StoredReport]) -> str:
         """Return the reason why nobody could get the sum of a window; '' if an audience could."""
         if self._releasing is None:
             return "this gateway has no releases: say releases in its file"
@@ -257,7 +253,7 @@ class Sums(Part):
             return f"fewer than {group.quorum} homes have reported"
         if len(members) > MAX_REPORTS:
             return f"more than {MAX_REPORTS} homes have reported, and a helper adds up no more"
-        return self._releasing.refusal(_window(group, window_number, members))
+        return self._releasing.refusal(_window(group, window, members))
 
     def _note_answer(self, group_name: str, envelope: Envelope) -> None:
         """Check a helper's answer, and keep it if a request waits for it. FuguError if it is wrong."""
@@ -293,11 +289,8 @@ class Sums(Part):
         assert self._releasing is not None  # without releases no set is fixed
         reports = self._store.sums.chosen(opening.document, opening.number)
         members = [reports[i] for i in answer.members]
-        shares_of_sums = zip(*(unpack_numbers(member.parts) for member in members), strict=True)
-        totals = [
-            signed_total([masks, *shares])
-            for masks, shares in zip(unpack_numbers(answer.sums), shares_of_sums, strict=True)
-        ]
+        packed_shares = [answer.sums, *(member.parts for member in members)]
+        totals = [signed_total(shares) for shares in zip(*map(unpack_numbers, packed_shares), strict=True)]
         observed = [sum(ticks) for ticks in zip(*(member.observed for member in members), strict=True)]
         try:
             self._releasing.release(_window(group, opening.number, members), list(zip(totals, observed, strict=True)))
@@ -312,8 +305,8 @@ class Sums(Part):
         if group is not None:
             self._report_lost(group, opening.number, reason)
 
-    def _report_lost(self, group: GroupDocument, window_number: int, reason: str) -> None:
-        first_tick = group.start + window_number * group.length
+    def _report_lost(self, group: GroupDocument, window: int, reason: str) -> None:
+        first_tick = group.start + window * group.length
         self._counters["sums_lost"] += 1
         _log.warning("no sum of %s: ticks %d..%d: %s", group.name, first_tick, first_tick + group.length - 1, reason)
         self._on_lost(group.name, reason)
@@ -353,8 +346,8 @@ class Sums(Part):
                 return
 
 
-def _window(group: GroupDocument, window_number: int, members: Iterable[StoredReport]) -> SumWindow:
-    return SumWindow(group, window_number, [(member.sealed.device, member.version) for member in members])
+def _window(group: GroupDocument, window: int, members: Iterable[StoredReport]) -> SumWindow:
+    return SumWindow(group, window, [(member.sealed.device, member.version) for member in members])
 
 
 _NO_SUM_REASONS: dict[NoSum, str] = {

@@ -58,20 +58,20 @@ class Running(NamedTuple):
 class InForce:
     """The policies in force. `refusals` has by device the reason why it refused its newest document.
 
-    Only streams of the catalogue are remembered. A device that is `enrolled` may get a policy later: if its newest
-    status names a stream without a policy, the status waits for `renew`. `rows` gives the stored intervals of a
+    Only streams of the catalogue are remembered. A device that `is_enrolled` may get a policy later: if its newest
+    status names a stream without a policy, the status waits for `renew`. `rows_of` gives the stored intervals of a
     stream's ticks.
     """
 
     def __init__(
         self,
         catalogue: Catalogue,
-        enrolled: Callable[[str], bool] = lambda _device: False,
-        rows: Callable[[str, str], Sequence[Drawn]] = lambda _device, _stream: (),
+        is_enrolled: Callable[[str], bool] = lambda _device: False,
+        rows_of: Callable[[str, str], Sequence[Drawn]] = lambda _device, _stream: (),
     ) -> None:
         self._catalogue = catalogue
-        self._enrolled = enrolled
-        self._rows = rows
+        self._is_enrolled = is_enrolled
+        self._rows_of = rows_of
         self._waiting_statuses: dict[str, Status] = {}
         self._named_versions: dict[tuple[str, str], tuple[int, int]] = {}
         self._used_versions: dict[tuple[str, str], set[int]] = {}
@@ -82,7 +82,7 @@ class InForce:
     def take_status(self, device: str, status: Status) -> bool:
         """Take a device's status. Return whether a version has changed."""
         streams = status.streams if status.online else ()
-        if self._enrolled(device) and not all(self._catalogue.has(device, stream.stream) for stream in streams):
+        if self._is_enrolled(device) and not all(self._catalogue.has(device, stream.stream) for stream in streams):
             self._waiting_statuses[device] = status
         elif streams:
             self._waiting_statuses.pop(device, None)
@@ -115,7 +115,7 @@ class InForce:
 
     def take_answer(self, device: str, answer: PolicyStatus) -> bool:
         """Take a device's answer to a document. Return whether the version in force or the refusal has changed."""
-        if not (self._catalogue.has(device) or self._enrolled(device)):
+        if not (self._catalogue.has(device) or self._is_enrolled(device)):
             return False
         answer_before = self._documents.get(device), self.refusals.get(device, "")
         self._documents[device] = answer.version
@@ -142,7 +142,7 @@ class InForce:
         version = self._newest_version(device, stream)
         if not version and device in self.refusals:
             return None
-        newest = max((number for number in versions if not version or number <= version), default=0)
+        newest = max((other for other in versions if not version or other <= version), default=0)
         return versions.get(newest)
 
     def _newest_version(self, device: str, stream: str) -> int:
@@ -160,17 +160,17 @@ class InForce:
         )
 
     def _own_history(self, device: str, stream: str) -> History:
-        versions, rows = self._catalogue.policies_of(device, stream), self._rows(device, stream)
+        versions, drawn_rows = self._catalogue.policies_of(device, stream), self._rows_of(device, stream)
         noises = {
             version: Noise.of(policy) if isinstance(policy, Policy) else None for version, policy in versions.items()
         }
         version, tick = self._version_starts.get((device, stream), (0, _STORED))
         document, named_version = self._documents.get(device, 0), None
-        if document in versions and document > max([version, *(row.version for row in rows[-1:])]):
+        if document in versions and document > max([version, *(row.version for row in drawn_rows[-1:])]):
             named_version = Named(document, None)
-        elif version and tick > (rows[-1].last if rows else _STORED):
+        elif version and tick > (drawn_rows[-1].last if drawn_rows else _STORED):
             named_version = Named(version, tick)
-        return history_of(rows, noises, named_version, may_go_back=self._catalogue.may_go_back(device))
+        return history_of(drawn_rows, noises, named_version, may_go_back=self._catalogue.may_go_back(device))
 
 
 QUIET_SECONDS, REST_SECONDS, SLICE_SECONDS = 1.0, 0.25, 0.05
@@ -215,8 +215,8 @@ class Describing(Part):
     `shared`, shards store the frames, and therefore every status marks its device.
 
     `counters` counts `descriptions`: messages, also those that clear a description. `has_left` returns whether a device
-    has left the fleet, `enrolled` whether it is in the registry. `on_refusals` is called with all devices that refuse
-    their newest document, `changed` when descriptions have changed.
+    has left the fleet, `is_enrolled` whether it is in the registry. `on_refusals` is called with all devices that
+    refuse their newest document, `on_changed` when descriptions have changed.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Describing(Part):
         counters: Counter[str],
         has_left: Callable[[str], bool],
         on_refusals: Callable[[list[str]], None],
-        enrolled: Callable[[str], bool] = lambda _device: False,
+        is_enrolled: Callable[[str], bool] = lambda _device: False,
         *,
         shared: bool = False,
     ) -> None:
@@ -235,7 +235,9 @@ class Describing(Part):
         self._versions = versions
         self._shared = shared
         self._catalogue = catalogue
-        self.in_force = InForce(catalogue, enrolled, lambda device, stream: versions.timeline(device, stream).intervals)
+        self.in_force = InForce(
+            catalogue, is_enrolled, lambda device, stream: versions.timeline(device, stream).intervals
+        )
         self._counters = counters
         self._has_left = has_left
         self._described: dict[str, dict[str, Described]] = {}
@@ -248,9 +250,9 @@ class Describing(Part):
         self.due = self._quiet_at = math.inf
         self._rested_at = -math.inf
         self._greeted = False
-        self._refusing = on_refusals
+        self._on_refusals = on_refusals
         self._refusals_due = False
-        self.changed: Callable[[], None] = lambda: None
+        self.on_changed: Callable[[], None] = lambda: None
         self.topics = topic_of("description", catalogue.fleet, "+", "+"), topic_of("status", catalogue.fleet, "+")
 
     def connected(self, *, begun_anew: bool) -> None:
@@ -295,11 +297,11 @@ class Describing(Part):
 
     def stored(self, newest_frames: Sequence[Heard]) -> None:
         """Note the versions of stored frames."""
-        for device, stream, version, last, _ in newest_frames:
-            if self.in_force.note_version(device, stream, version, last):
+        for device, stream, version, last_tick, _ in newest_frames:
+            if self.in_force.note_version(device, stream, version, last_tick):
                 self._mark_device(device)
-        while self._versions.changed:
-            self._mark_device(self._versions.changed.pop()[0])
+        while self._versions.changed_streams:
+            self._mark_device(self._versions.changed_streams.pop()[0])
 
     def _note_digest(self, stream: _Stream, broker_digest: bytes) -> None:
         """Note the digest of the description that the broker has of a stream."""
@@ -333,11 +335,11 @@ class Describing(Part):
         """Publish and clear descriptions, as many as the connection takes."""
         if self._refusals_due:
             self._refusals_due = False
-            self._refusing([device for device in self.in_force.refusals if not self._has_left(device)])
+            self._on_refusals([device for device in self.in_force.refusals if not self._has_left(device)])
         if not self._link.connected:
             return
         if self._describe_marked():
-            self.changed()
+            self.on_changed()
         is_resting = self._marked_devices <= self._rest_ends.keys()
         self._rested_at = time.monotonic() + (REST_SECONDS if is_resting else 0.0)
         for device, stream in sorted(self._unsent_streams):
@@ -373,9 +375,9 @@ class Describing(Part):
         self._rest_ends = {device: rest_end for device, rest_end in self._rest_ends.items() if rest_end > now}
         slice_end = math.inf
         for device in sorted(self._marked_devices - self._rest_ends.keys()):
-            if (start := time.perf_counter()) >= slice_end:
+            if (start_time := time.perf_counter()) >= slice_end:
                 break
-            slice_end = min(slice_end, start + SLICE_SECONDS)
+            slice_end = min(slice_end, start_time + SLICE_SECONDS)
             old_streams = self._described.get(device, {})
             new_streams: dict[str, Described] = {}
             for stream in () if self._has_left(device) else self._catalogue.streams(device):
@@ -390,7 +392,7 @@ class Describing(Part):
             self._unsent_streams.update((device, stream) for stream in changed_streams)
             is_changed |= bool(changed_streams)
             if changed_streams:
-                self._rest_ends[device] = now + _RESTS * (time.perf_counter() - start)
+                self._rest_ends[device] = now + _RESTS * (time.perf_counter() - start_time)
             self._marked_devices.discard(device)
         if not (self._marked_devices or self._is_complete):
             self._is_complete = is_changed = True

@@ -92,10 +92,10 @@ def _document(
         device_info["configuration_url"] = page_url
     if device != GATEWAY:
         device_info["via_device"] = _fugu_id(fleet, GATEWAY)
-    for key, component in components.items():
+    for component_key, component in components.items():
         domain = component["platform"]
-        component["unique_id"] = f"{_fugu_id(fleet, device)}.{key}"
-        component["default_entity_id"] = f"{domain}.{_slug(fleet)}_{_slug(device)}_{_slug(key)}"
+        component["unique_id"] = f"{_fugu_id(fleet, device)}.{component_key}"
+        component["default_entity_id"] = f"{domain}.{_slug(fleet)}_{_slug(device)}_{_slug(component_key)}"
     return {
         "dev": device_info,
         "o": {"name": "fugu-edge", "sw_version": _version("fugu-edge")},
@@ -123,14 +123,14 @@ def _components(description: Description) -> dict[str, Component]:
     """Return the entities of a stream by key: its protection, and its values."""
     ticks = description.guarantee.stretch_ticks
     seconds = dict(STRETCHES)
-    rows = [
+    stretches = [
         Stretch(row.name, row.ticks, math.inf if row.epsilon is None else row.epsilon, row.floor, seconds.get(row.name))
         for row in description.guarantee.stretches
     ]
-    promise_text = promised_words(description.guarantee.epsilon, ticks, rows)
+    promise_text = promised_words(description.guarantee.epsilon, ticks, stretches)
     promise = "; ".join([promise_text, *(shared.condition for shared in description.sums)])
-    names = ("epsilon", "adversary", "since", "until", "outside")
-    members = _members(*(f"guarantee.{name}" for name in names), "confirmed", "protects", "does_not_protect")
+    guarantee_fields = ("epsilon", "adversary", "since", "until", "outside")
+    members = _members(*(f"guarantee.{name}" for name in guarantee_fields), "confirmed", "protects", "does_not_protect")
     components = {
         "privacy": _entity(
             *("sensor", f"{description.stream} privacy", _topic("description", description), _SURENESS),
@@ -162,8 +162,8 @@ def _entity(
     """
     entity = {"platform": platform, "name": name} | ({"state_topic": topic, "value_template": jinja} if jinja else {})
     if attributes:
-        pairs = ", ".join(f"'{key}': {expression}" for key, expression in attributes.items())
-        entity |= {"json_attributes_topic": topic, "json_attributes_template": f"{{{{ {{{pairs}}} | tojson }}}}"}
+        members = ", ".join(f"'{key}': {expression}" for key, expression in attributes.items())
+        entity |= {"json_attributes_topic": topic, "json_attributes_template": f"{{{{ {{{members}}} | tojson }}}}"}
     return entity | options
 
 
@@ -194,11 +194,11 @@ def _count_sensors(description: Description) -> dict[str, Component]:
             group_label = " or ".join(states) if len(states) <= _MOST_NAMED else f"{len(states)} states"
             shares = {"": ("", group_label)}
             if other_groups:  # a profile, whose blocks have equal parts of the day
-                names = window.count_names(description.states)
-                shares = {f".{index}": (f"_{name}", f"{group_label} {name}") for index, name in enumerate(names)}
+                count_names = window.count_names(description.states)
+                shares = {f".{index}": (f"_{name}", f"{group_label} {name}") for index, name in enumerate(count_names)}
         scale = f" * {len(shares)}" if window.blocks else ""
         expression = _if_useful(f"(100 * {{}}{scale} / value_json.observed) | round(2)")
-        for key, (ending, group_label) in shares.items():
+        for key_ending, (ending, group_label) in shares.items():
             members = {name: _member(f"{name}{ending}") for name in ("value", "low", "high")}
             expressions = {name: expression.format(member) for name, member in members.items()}
             condition = f"value_json.window == {_literal(window.name)} and {members['value']} is defined"
@@ -207,7 +207,7 @@ def _count_sensors(description: Description) -> dict[str, Component]:
             # With several windows, a message of another window would clear the attributes.
             attributes = expressions | _members("confidence", "since", "time", "useful") if is_single else None
             name, seconds = f"{description.stream} share of {group_label}", window.stride * description.period_seconds
-            components[f"window.{window.name}{key}"] = _share_sensor(name, topic, template, attributes, seconds)
+            components[f"window.{window.name}{key_ending}"] = _share_sensor(name, topic, template, attributes, seconds)
     return components
 
 
@@ -416,8 +416,8 @@ class HomeAssistant(Part):
             self._due_devices.discard(device)
             self._counters["discovery"] += 1
         for device in sorted(self._moved_devices & self._documents.keys()):
-            state, topic = b"online" if self._is_online[device] else b"offline", available_topic(self._fleet, device)
-            if not self._link.connected or self._link.publish(topic, state, retain=True) is None:
+            payload, topic = b"online" if self._is_online[device] else b"offline", available_topic(self._fleet, device)
+            if not self._link.connected or self._link.publish(topic, payload, retain=True) is None:
                 return
             self._moved_devices.discard(device)
 

@@ -65,8 +65,8 @@ def policy_graph(model: MeasureModel) -> NDArray[np.bool_]:
 
 
 _log = logging.getLogger(__name__)
-_Key = tuple[str, str]
-_TableKey = tuple[_Key, int, bytes]
+_Stream = tuple[str, str]
+_TableKey = tuple[_Stream, int, bytes]
 """A stream, the version of its policy, and the table's key in the store."""
 _LEAST_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
@@ -108,11 +108,11 @@ class TableSender(Part):
         self._seconds = seconds
         self._bytes_of = table_bytes or (lambda _device, _stream, table: table.encode())
         self._streams = catalogue.measured_streams()
-        self._sent: dict[_Key, dict[int, int]] = {key: {} for key in self._streams}
-        self._versions: dict[_Key, int] = {}
-        self._next_looks: dict[_Key, float] = {}
-        self._rest_ends: dict[_Key, float] = {}
-        self._last_looks: dict[_Key, float] = {}
+        self._sent: dict[_Stream, dict[int, int]] = {stream: {} for stream in self._streams}
+        self._versions: dict[_Stream, int] = {}
+        self._next_looks: dict[_Stream, float] = {}
+        self._rest_ends: dict[_Stream, float] = {}
+        self._last_looks: dict[_Stream, float] = {}
         self._has_waiting = False
         self._failed_keys: set[_TableKey] = set()
         self._cached_tables: dict[_TableKey, TimedTable] = {}
@@ -120,15 +120,15 @@ class TableSender(Part):
     def renew(self) -> None:
         """Read the measured streams again: the catalogue has new policies."""
         self._streams = self._catalogue.measured_streams()
-        for key in self._streams:
-            self._sent.setdefault(key, {})
+        for stream in self._streams:
+            self._sent.setdefault(stream, {})
 
     def born(self, device: str) -> None:
         """Note that a device has come online, and has lost all tables that were sent."""
-        for key in self._streams:
-            if key[0] == device:
-                self._sent[key].clear()
-                self._next_looks.pop(key, None)
+        for stream in self._streams:
+            if stream[0] == device:
+                self._sent[stream].clear()
+                self._next_looks.pop(stream, None)
 
     def stored(self, newest_frames: Sequence[Heard]) -> None:
         """Look soon at streams with new frames: the belief has changed."""
@@ -140,72 +140,80 @@ class TableSender(Part):
         if not self._link.connected:
             return
         now, slice_end = self._seconds(), math.inf
-        due_keys = [
-            key for key in self._streams if max(self._next_looks.get(key, 0.0), self._rest_ends.get(key, 0.0)) <= now
+        next_looks, rest_ends = self._next_looks, self._rest_ends
+        due_streams = [
+            stream for stream in self._streams if max(next_looks.get(stream, 0.0), rest_ends.get(stream, 0.0)) <= now
         ]
         self._has_waiting = False
-        for key in sorted(due_keys, key=lambda key: self._last_looks.get(key, -math.inf)):
-            if (start := time.perf_counter()) >= slice_end:
+        for stream in sorted(due_streams, key=lambda stream: self._last_looks.get(stream, -math.inf)):
+            if (start_time := time.perf_counter()) >= slice_end:
                 self._has_waiting = True
                 return
-            slice_end = min(slice_end, start + _SLICE_SECONDS)
-            self._last_looks[key], self._next_looks[key] = now, now + _LOOK_SECONDS
+            slice_end = min(slice_end, start_time + _SLICE_SECONDS)
+            self._last_looks[stream], self._next_looks[stream] = now, now + _LOOK_SECONDS
             try:
-                self._send_tables(key)
+                self._send_tables(stream)
             except DatabaseError as error:
                 if is_lost(error):
                     raise
                 self._counters["store_errors"] += 1
             except Exception as error:  # the device has its fallback, and the gateway goes on
                 self._counters["unexpected"] += 1
-                _log.error("%s/%s: no tables: %s", *key, cause(error))
-                self._next_looks[key] = now + _REST_SECONDS
-            self._rest_ends[key] = now + _RESTS * (time.perf_counter() - start)
+                _log.error("%s/%s: no tables: %s", *stream, cause(error))
+                self._next_looks[stream] = now + _REST_SECONDS
+            self._rest_ends[stream] = now + _RESTS * (time.perf_counter() - start_time)
 
     @property
     def busy(self) -> bool:
         """True if streams wait for a look."""
         return self._has_waiting and self._link.connected
 
-    def _send_tables(self, key: _Key) -> None:
-        newest_frame = self._points.newest(*key)
-        model = self._running_model(key, newest_frame)
-        if self._versions.get(key) != model.policy.version:  # a device forgets its tables with their policy
-            self._versions[key] = model.policy.version
-            self._sent[key] = {}
+    def _send_tables(self, stream: _Stream) -> None:
+        newest_frame = self._points.newest(*stream)
+        model = self._running_model(stream, newest_frame)
+        if self._versions.get(stream) != model.policy.version:  # a device forgets its tables with their policy
+            self._versions[stream] = model.policy.version
+            self._sent[stream] = {}
         clock = model.policy.clock
         tick = tick_at(clock, self._now_us()) + 1
         if tick < 0:
             return
         if newest_frame is not None:
             tick += newest_frame.frame.shift  # tables have the device's own tick numbers
-        sent_tables = self._sent[key] = {number: until for number, until in self._sent[key].items() if until > tick}
-        for table in self._tables(key, model, newest_frame, tick):
+        sent_tables = self._sent[stream] = {
+            number: until for number, until in self._sent[stream].items() if until > tick
+        }
+        for table in self._tables(stream, model, newest_frame, tick):
             if sent_tables.get(table.number) == table.until:
                 continue
-            if self._link.publish(topic_of("table", self._catalogue.fleet, *key), self._bytes_of(*key, table)) is None:
+            topic = topic_of("table", self._catalogue.fleet, *stream)
+            if self._link.publish(topic, self._bytes_of(*stream, table)) is None:
                 return
             sent_tables[table.number] = table.until
             self._counters["tables_sent"] += 1
 
-    def _running_model(self, key: _Key, newest_frame: Measured | None) -> MeasureModel:
+    def _running_model(self, stream: _Stream, newest_frame: Measured | None) -> MeasureModel:
         """Return the model of the policy that the newest frame names; of the newest policy without a valid frame."""
         if newest_frame is not None:
             with suppress(RefusedError):
-                return self._catalogue.find(*key, newest_frame.frame.policy_version, MeasureModel)
-        policy = self._catalogue.newest(*key)
+                return self._catalogue.find(*stream, newest_frame.frame.policy_version, MeasureModel)
+        policy = self._catalogue.newest(*stream)
         assert policy is not None
-        return self._catalogue.find(*key, policy.version, MeasureModel)
+        return self._catalogue.find(*stream, policy.version, MeasureModel)
 
-    def _tables(self, key: _Key, model: MeasureModel, newest_frame: Measured | None, tick: int) -> Iterator[TimedTable]:
+    def _tables(
+        self, stream: _Stream, model: MeasureModel, newest_frame: Measured | None, tick: int
+    ) -> Iterator[TimedTable]:
         """Yield the tables that a device needs from a tick on."""
         policy = model.policy
         ticks_ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
-        yield from self._scheduled_tables(key, model, tick, ticks_ahead)
+        yield from self._scheduled_tables(stream, model, tick, ticks_ahead)
         if policy.delta > 0.0 and newest_frame is not None and newest_frame.frame.last < tick:
-            yield from self._likely_tables(key, model, newest_frame, tick, ticks_ahead)
+            yield from self._likely_tables(stream, model, newest_frame, tick, ticks_ahead)
 
-    def _scheduled_tables(self, key: _Key, model: MeasureModel, tick: int, ticks_ahead: int) -> Iterator[TimedTable]:
+    def _scheduled_tables(
+        self, stream: _Stream, model: MeasureModel, tick: int, ticks_ahead: int
+    ) -> Iterator[TimedTable]:
         """Yield tables for the sets of possible states of the next ticks, the earliest set first."""
         policy_sets = {table.constraint for table in model.policy.measure_tables}
         if not model.policy.changes:  # otherwise sets may stay for many ticks, and change later
@@ -214,17 +222,17 @@ class TableSender(Part):
         for constraint, set_tick in sorted(tick_of_set.items(), key=itemgetter(1)):
             if constraint in policy_sets or constraint.bit_count() < 2:
                 continue
-            first, until = model.reach.ticks(constraint)
-            possible, ticks = model.possible_states(set_tick), (first, FOR_EVER if until is None else until)
-            table = self._obtain_table(key, model, possible, possible, ticks, MOST_HELD - _SPARE)
+            first_tick, until = model.reach.ticks(constraint)
+            possible, ticks = model.possible_states(set_tick), (first_tick, FOR_EVER if until is None else until)
+            table = self._obtain_table(stream, model, possible, possible, ticks, MOST_HELD - _SPARE)
             if table is not None:
                 yield table
 
     def _likely_tables(
-        self, key: _Key, model: MeasureModel, newest_frame: Measured, tick: int, ticks_ahead: int
+        self, stream: _Stream, model: MeasureModel, newest_frame: Measured, tick: int, ticks_ahead: int
     ) -> Iterator[TimedTable]:
         """Yield the table of the likely states of the next ticks, if they are fewer than the possible ones."""
-        if self._catalogue.recall(*key, newest_frame.frame.policy_version, MeasureModel).meaning != model.meaning:
+        if self._catalogue.recall(*stream, newest_frame.frame.policy_version, MeasureModel).meaning != model.meaning:
             return
         possible = model.possible_states(tick)
         distribution = model.predict_ahead(newest_frame.belief, newest_frame.frame.last, tick - newest_frame.frame.last)
@@ -234,31 +242,37 @@ class TableSender(Part):
             return
         # validity in whole steps, so that the same table is not sent again for every tick
         until = (tick // ticks_ahead + 2) * ticks_ahead
-        table = self._obtain_table(key, model, possible, likely, (tick, until), MOST_HELD)
+        table = self._obtain_table(stream, model, possible, likely, (tick, until), MOST_HELD)
         if table is not None:
             yield table
 
     def _obtain_table(
-        self, key: _Key, model: MeasureModel, possible: Bools, likely: Bools, ticks: tuple[int, int], capacity: int
+        self,
+        stream: _Stream,
+        model: MeasureModel,
+        possible: Bools,
+        likely: Bools,
+        ticks: tuple[int, int],
+        capacity: int,
     ) -> TimedTable | None:
         """Return the table for some states, stored or newly made; `None` if it cannot be made, or the device is full.
 
         The table is for the ticks from `ticks[0]` until before `ticks[1]`; a device holds `capacity` tables.
         """
         policy, store = model.policy, self._store.points
-        name = np.packbits(possible).tobytes() + np.packbits(likely).tobytes()
-        table_key = key, policy.version, name
+        table_bits = np.packbits(possible).tobytes() + np.packbits(likely).tobytes()
+        table_key = stream, policy.version, table_bits
         if table_key in self._failed_keys:
             return None
-        stream = self._store.number(*key)
-        earlier = self._cached_tables.get(table_key) or store.table_for(stream, policy.version, name)
-        if (earlier is None or earlier.number not in self._sent[key]) and len(self._sent[key]) >= capacity:
+        stream_number = self._store.number_of(*stream)
+        earlier = self._cached_tables.get(table_key) or store.table_for(stream_number, policy.version, table_bits)
+        if (earlier is None or earlier.number not in self._sent[stream]) and len(self._sent[stream]) >= capacity:
             return None
         if earlier is not None and earlier.until >= ticks[1]:
             self._remember(table_key, earlier)
             return earlier
         if earlier is not None:
-            number, noise = earlier.number, earlier.noise
+            table_number, noise = earlier.number, earlier.noise
         else:
             try:
                 noise, joined_pairs = make_noise(model, possible, likely)
@@ -267,19 +281,19 @@ class TableSender(Part):
                     self._failed_keys.clear()
                 self._failed_keys.add(table_key)
                 self._counters["tables_failed"] += 1
-                _log.warning("%s/%s: no table for %d possible states: %s", *key, possible.sum(), error)
+                _log.warning("%s/%s: no table for %d possible states: %s", *stream, possible.sum(), error)
                 return None
             if joined_pairs:
                 pairs = ", ".join(f"{state} with {partner}" for state, partner in joined_pairs[:5])
-                _log.warning("exposure: %s/%s: states without a possible neighbour are hidden: %s", *key, pairs)
+                _log.warning("exposure: %s/%s: states without a possible neighbour are hidden: %s", *stream, pairs)
             # Numbers follow the clock, so that a new store repeats none of a lost one.
             least_number = min(max(len(policy.measure_tables), self._now_us() // 1_000_000), _MOST_NUMBER)
-            number = store.next_number(stream, policy.version, least_number)
+            table_number = store.next_number(stream_number, policy.version, least_number)
             self._counters["tables_made"] += 1
         constraint = set_of(np.flatnonzero(possible).tolist())
-        table = TimedTable(policy.version, number, constraint, ticks[0], ticks[1], noise)
+        table = TimedTable(policy.version, table_number, constraint, ticks[0], ticks[1], noise)
         with self._store.transaction():
-            store.put_table(stream, name, table)
+            store.put_table(stream_number, table_bits, table)
         self._remember(table_key, table)
         return table
 

@@ -251,10 +251,8 @@ class Shifts:
         last_wall = MAX_TICK
         for i in range(len(self._spans) - 1, -1, -1):
             span = self._spans[i]
-            first_number = first_wall + span.shift if i == 0 else max(span.first, first_wall + span.shift)
-            last_number = min(
-                last_wall + span.shift, self._spans[i + 1].first - 1 if i + 1 < len(self._spans) else MAX_TICK
-            )
-            if first_number <= last_number:
-                yield first_number, last_number, span.shift
+            first = first_wall + span.shift if i == 0 else max(span.first, first_wall + span.shift)
+            last = min(last_wall + span.shift, self._spans[i + 1].first - 1 if i + 1 < len(self._spans) else MAX_TICK)
+            if first <= last:
+                yield first, last, span.shift
             last_wall = min(last_wall, span.wall - 1)

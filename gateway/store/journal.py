@@ -31,7 +31,7 @@ __all__ = [
     "Heard",
     "Received",
     "Streams",
-    "grown",
+    "enlarge",
     "newest_tick",
     "parse",
     "tick_at",
@@ -64,7 +64,7 @@ def newest_tick(clock: Clock, now_us: int) -> int:
     return tick_at(clock, now_us + max(TOLERANCE_US, 2 * clock.period_us))
 
 
-def grown(array: Ints, size: int) -> Ints:
+def enlarge(array: Ints, size: int) -> Ints:
     """Enlarge an array, unless it has `size` entries already, to that many or more; new entries are 0."""
     if len(array) >= size:
         return array
@@ -93,7 +93,7 @@ class Streams:
         if (slot := self.slots.get((device, stream))) is None:
             slot = self.slots[device, stream] = len(self.names)
             self.names.append((device, stream))
-            self._rules = grown(self._rules, slot + 1)
+            self._rules = enlarge(self._rules, slot + 1)
         return slot
 
     def follow(self, topic: str, slot: int, version: int, symbols: int, clock: Clock) -> None:
@@ -161,43 +161,33 @@ def _int(buffer: Bytes, offset: int, size: int) -> int:
 def _parse(buffer: Bytes, ends: Ints, fields: Ints, is_frame: Bools) -> None:
     """Fill `fields` (8, n) for rows that are frames, and set `is_frame` for these."""
     for row in range(ends.size):
-        payload_start = ends[row - 1] if row else 0
-        payload_size = ends[row] - payload_start
+        base = ends[row - 1] if row else 0
+        payload_size = ends[row] - base
         if payload_size <= HEAD_BYTES:
             continue
         is_valid = True
         for i in range(len(_TYPES)):
-            is_valid &= buffer[payload_start + _OFFSETS[i]] == _TYPES[i]
-        version = _int(buffer, payload_start + 3, 4)
-        shift, previous, first = (
-            _int(buffer, payload_start + 8, 8),
-            _int(buffer, payload_start + 17, 8),
-            _int(buffer, payload_start + 26, 8),
-        )
-        bits, count, padding = (
-            _int(buffer, payload_start + 35, 1),
-            _int(buffer, payload_start + 37, 2),
-            _int(buffer, payload_start + 40, 2),
-        )
+            is_valid &= buffer[base + _OFFSETS[i]] == _TYPES[i]
+        version = _int(buffer, base + 3, 4)
+        shift, previous, first = (_int(buffer, base + 8, 8), _int(buffer, base + 17, 8), _int(buffer, base + 26, 8))
+        bits, count, padding = (_int(buffer, base + 35, 1), _int(buffer, base + 37, 2), _int(buffer, base + 40, 2))
         is_valid &= bits == 1 or bits == 2 or bits == 4 or bits == 8
         is_valid &= count >= 1 and count + padding <= MAX_FRAME_TICKS
         is_valid &= version >= 1 and -1 <= previous < first and 0 <= shift <= first and first <= MAX_TICK
         if not is_valid or first + count - 1 > MAX_TICK:
             continue
         packed_bytes = (count + padding) * bits + 7 >> 3
-        if _int(buffer, payload_start + 43, 2) != packed_bytes or payload_size != HEAD_BYTES + packed_bytes:
+        if _int(buffer, base + 43, 2) != packed_bytes or payload_size != HEAD_BYTES + packed_bytes:
             continue
         used_bits = count * bits  # the later bits of the last byte, and the bytes of the padding, must be zero
-        padding_bits = (
-            buffer[payload_start + HEAD_BYTES + (used_bits >> 3)] & (0xFF >> (used_bits & 7)) if used_bits & 7 else 0
-        )
-        for i in range(payload_start + HEAD_BYTES + (used_bits + 7 >> 3), payload_start + payload_size):
+        padding_bits = buffer[base + HEAD_BYTES + (used_bits >> 3)] & (0xFF >> (used_bits & 7)) if used_bits & 7 else 0
+        for i in range(base + HEAD_BYTES + (used_bits + 7 >> 3), base + payload_size):
             padding_bits |= buffer[i]
         if padding_bits:
             continue
         is_frame[row] = True
         fields[1, row], fields[2, row], fields[3, row], fields[4, row] = version, shift, previous, first
-        fields[5, row], fields[6, row], fields[7, row] = count, bits, payload_start + HEAD_BYTES
+        fields[5, row], fields[6, row], fields[7, row] = count, bits, base + HEAD_BYTES
 
 
 class Received(NamedTuple):
@@ -224,12 +214,12 @@ class Arrivals(NamedTuple):
     Attributes:
         slots: (n,) slot of the stream of each row of `symbols`.
         symbols: frames of symbols.
-        others: frames of points and windows.
+        other_frames: frames of points and windows.
     """
 
     slots: Ints
     symbols: Columns
-    others: list[Received]
+    other_frames: list[Received]
 
     @classmethod
     def of(cls, streams: Streams, received: Iterable[Received]) -> Arrivals:
@@ -248,32 +238,25 @@ class Arrivals(NamedTuple):
     @property
     def frames(self) -> int:
         """The number of frames."""
-        return self.symbols.rows + len(self.others)
+        return self.symbols.row_count + len(self.other_frames)
 
     def halves(self) -> tuple[Arrivals, Arrivals]:
         """Split the frames into two parts; neither is empty if there are two frames or more."""
-        row_count, others = self.symbols.rows, self.others
+        row_count, others = self.symbols.row_count, self.other_frames
         middle = row_count // 2 if others else (row_count + 1) // 2
-        first_half = Arrivals(
-            self.slots[:middle], self.symbols.take(np.arange(middle)), others[: (len(others) + 1) // 2]
-        )
+        half = Arrivals(self.slots[:middle], self.symbols.take(np.arange(middle)), others[: (len(others) + 1) // 2])
         last_symbols = self.symbols.take(np.arange(middle, row_count))
-        return first_half, Arrivals(self.slots[middle:], last_symbols, others[(len(others) + 1) // 2 :])
+        return half, Arrivals(self.slots[middle:], last_symbols, others[(len(others) + 1) // 2 :])
 
     def newest(self, streams: Streams) -> Iterator[Heard]:
         """Give the newest frame of symbols of each stream, and all frames of points and windows."""
         last_ticks = self.symbols.last
-        row_order = np.lexsort((last_ticks, self.slots))
-        last_rows = np.flatnonzero(np.diff(self.slots[row_order], append=-1))
-        newest_rows = row_order[last_rows]
-        columns = (
-            self.slots[newest_rows],
-            self.symbols.version[newest_rows],
-            last_ticks[newest_rows],
-            self.symbols.shift[newest_rows],
-        )
+        order = np.lexsort((last_ticks, self.slots))
+        last_rows = np.flatnonzero(np.diff(self.slots[order], append=-1))
+        rows = order[last_rows]
+        columns = (self.slots[rows], self.symbols.version[rows], last_ticks[rows], self.symbols.shift[rows])
         for slot, version, tick, shift in zip(*(column.tolist() for column in columns), strict=True):
             device, stream = streams.names[slot]
             yield Heard(device, stream, version, tick, shift)
-        for device, stream, frame in self.others:
+        for device, stream, frame in self.other_frames:
             yield Heard(device, stream, frame.policy_version, frame.last, frame.shift)

@@ -87,11 +87,9 @@ CREATE TABLE sent_tables (
         row = (stream, frame.first, frame.last, frame.policy_version, frame.encode(), belief.tobytes())
         self._db.execute("INSERT INTO measured VALUES (?, ?, ?, ?, ?, ?)", row)
 
-    def set_belief(self, stream: int, first_tick: int, belief: Floats) -> None:
+    def set_belief(self, stream: int, first: int, belief: Floats) -> None:
         """Replace the stored belief at a frame's last tick."""
-        self._db.execute(
-            "UPDATE measured SET belief=? WHERE stream=? AND first=?", (belief.tobytes(), stream, first_tick)
-        )
+        self._db.execute("UPDATE measured SET belief=? WHERE stream=? AND first=?", (belief.tobytes(), stream, first))
 
     def table(self, stream: int, version: int, table_number: int) -> TimedTable | None:
         """The table with a number of a policy version, or `None`."""
@@ -114,12 +112,11 @@ CREATE TABLE sent_tables (
 
         Of a stream's tables of likely states, only the newest `MOST_LIKELY` stay.
         """
-        key_values = (stream, table.policy_version, table.number, table_key)
-        self._db.execute(
-            "DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", key_values
-        )
+        table_id = (stream, table.policy_version, table.number, table_key)
+        query = "DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)"
+        self._db.execute(query, table_id)
         columns = "stream, policy_version, number, key, message"
-        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*key_values, table.encode()))
+        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*table_id, table.encode()))
         likely_tables = f"FROM sent_tables WHERE stream=? AND {LIKELY}"
         oldest_serial = f"SELECT serial {likely_tables} ORDER BY serial DESC LIMIT 1 OFFSET {MOST_LIKELY}"
         self._db.execute(f"DELETE {likely_tables} AND serial<=({oldest_serial})", (stream, stream))

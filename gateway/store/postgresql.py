@@ -383,11 +383,9 @@ class PostgresDatabase:
     def _check_epochs(self, epochs: Any) -> None:
         """Raise FileLostError, for good, unless the epochs are those in which this process took its lease."""
         if epochs != self._epochs:
-            database_name = f"the {self._kind.file.name} {self._server.name}"
-            reason = f"another generation of processes has {database_name}"
-            self._lost = FileLostError(
-                reason if epochs[0] == self._epochs[0] else f"another process has taken {database_name}"
-            )
+            name = f"the {self._kind.file.name} {self._server.name}"
+            reason = f"another generation of processes has {name}"
+            self._lost = FileLostError(reason if epochs[0] == self._epochs[0] else f"another process has taken {name}")
             self._connection.close()
             raise self._lost
 

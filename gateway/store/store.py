@@ -57,7 +57,7 @@ class VersionStore:
     within the store's transactions.
 
     Attributes:
-        changed: device and name of streams whose rows have changed; a reader clears the set.
+        changed_streams: device and name of streams whose rows have changed; a reader clears the set.
     """
 
     schema = """
@@ -67,7 +67,7 @@ CREATE TABLE versions (
     PRIMARY KEY (device, stream, first, version)) WITHOUT ROWID;
 """
     _db: Database
-    changed: set[tuple[str, str]] = field(default_factory=set)
+    changed_streams: set[tuple[str, str]] = field(default_factory=set)
 
     def timeline(self, device: str, stream: str) -> Timeline:
         """The intervals of a stream, oldest first."""
@@ -92,7 +92,7 @@ CREATE TABLE versions (
         changed_rows = [(device, stream, *row) for key, row in new_rows.items() if old_rows.get(key) != row]
         self._db.executemany(query, changed_rows)
         timeline.stored = new_rows
-        self.changed.add((device, stream))
+        self.changed_streams.add((device, stream))
 
 
 @dataclass
@@ -271,7 +271,7 @@ class AgedStore:
     _owns: Callable[[str], bool]
 
     def sequences(self, after_number: int, limit: int) -> list[Place]:
-        """The next sequences of owned devices above number `after_number`, in order, `limit` at most; empty after the last."""
+        """The next sequences of owned devices above a number, in order, `limit` at most; empty after the last."""
         query = "SELECT id, device, stream FROM streams WHERE id>? ORDER BY id LIMIT ?"
         return [Place(*row) for row in self.owned_rows(query, after_number, limit)]
 
@@ -489,7 +489,7 @@ class Store:
         row = self._db.execute(query, (device, stream)).fetchone()
         return row[0] if row else None
 
-    def number(self, device: str, stream: str) -> int:
+    def number_of(self, device: str, stream: str) -> int:
         """The number of a stream or of a sequence of windows; it gets one if it has none."""
         if (number := self.stream_id(device, stream)) is not None:
             return number
@@ -584,15 +584,13 @@ class Store:
         self.queued += 1
 
     def outbox(self, after_serial: int, limit: int) -> list[Outgoing]:
-        """The next estimates of owned devices above serial `after_serial`, in order, `limit` at most; empty after the last."""
+        """The next estimates of owned devices above a serial, in order, `limit` at most; empty after the last."""
         query = (
             "SELECT serial, device, outbox.stream, streams.stream, frame FROM outbox JOIN streams ON id=outbox.stream "
             "WHERE serial>? ORDER BY serial LIMIT ?"
         )
         rows = self.aged.owned_rows(query, after_serial, limit)
-        return [
-            Outgoing(serial, Place(sequence, device, name), frame) for serial, device, sequence, name, frame in rows
-        ]
+        return [Outgoing(serial, Place(number, device, name), frame) for serial, device, number, name, frame in rows]
 
     def newest_frames(self) -> dict[int, int]:
         """The newest frame of each sequence of points or windows, by number: its first tick, or its window's index."""

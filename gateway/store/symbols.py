@@ -65,7 +65,7 @@ class Columns(NamedTuple):
     packed: Bytes
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """The number of rows."""
         return len(self.number)
 
@@ -124,7 +124,7 @@ class Columns(NamedTuple):
     def encode(self) -> bytes:
         """Encode the columns as bytes; they must come from `take` or `of`, so that symbols lie side by side."""
         columns = (column.astype(width) for column, width in zip(self[:7], _WIDTHS, strict=True))
-        header = _HEAD.pack(_VERSION, self.rows, len(self.packed))
+        header = _HEAD.pack(_VERSION, self.row_count, len(self.packed))
         return b"".join((header, *(column.tobytes() for column in columns), self.packed.tobytes()))
 
     @classmethod
@@ -180,13 +180,11 @@ def unpack(packed: Bytes, offset: int, bits: int, out: Bytes) -> None:
 
 
 @kernel
-def lay_out(
-    packed: Bytes, starts: Ints, symbol_counts: Ints, bits: Ints, offsets: Ints, lines: Ints, out: Ints
-) -> None:
+def lay_out(packed: Bytes, starts: Ints, ticks: Ints, bits: Ints, offsets: Ints, lines: Ints, out: Ints) -> None:
     """Read each row's symbols into a line of `out`, from the row's offset on; symbols beyond the line are left out."""
     for row in range(starts.size):
         per_byte, mask = 8 // bits[row], (1 << bits[row]) - 1
-        for i in range(max(0, -offsets[row]), min(symbol_counts[row], out.shape[1] - offsets[row])):
+        for i in range(max(0, -offsets[row]), min(ticks[row], out.shape[1] - offsets[row])):
             shift = 8 - bits[row] - bits[row] * (i % per_byte)
             out[lines[row], offsets[row] + i] = (packed[starts[row] + i // per_byte] >> shift) & mask
 
@@ -247,10 +245,10 @@ class Tail:
     """
 
     def __init__(self) -> None:
-        self.size = self.rows = 0
+        self.byte_count = self.row_count = 0
         self._batches: list[Columns] = []
         self._rows: dict[int, _Rows] = {}
-        self.numbers = self._rows.keys()
+        self.sequences = self._rows.keys()
 
     def add(self, columns: Columns) -> None:
         """Append a batch."""
@@ -267,8 +265,8 @@ class Tail:
                 sequence_rows.firsts.insert(position, first)
                 sequence_rows.addresses.insert(position, address)
             address += 1
-        self.rows += columns.rows
-        self.size += columns.rows * _ROW_BYTES + len(columns.packed)
+        self.row_count += columns.row_count
+        self.byte_count += columns.row_count * _ROW_BYTES + len(columns.packed)
 
     def newest(self, sequence: int) -> SymbolFrame | None:
         """The last frame of a sequence; `None` without frames."""
@@ -485,15 +483,13 @@ CREATE TABLE heads (
         """The numbers of streams whose newest tick may not have been reported, among them all in the journal."""
         query = "SELECT heads.stream, device FROM heads JOIN streams ON id=heads.stream WHERE reported<last"
         return sorted(
-            {stream_number for stream_number, device in self._db.execute(query) if self._owns(device)}
-            | {*self.tail.numbers}
+            {stream for stream, device in self._db.execute(query) if self._owns(device)} | {*self.tail.sequences}
         )
 
     def put_reported(self, reported_ticks: Iterable[tuple[int, int]]) -> None:
         """Store the newest reported tick of sealed streams, each with the number of its stream."""
         self._db.executemany(
-            "UPDATE heads SET reported=? WHERE stream=?",
-            ((tick, stream_number) for stream_number, tick in reported_ticks),
+            "UPDATE heads SET reported=? WHERE stream=?", ((tick, stream) for stream, tick in reported_ticks)
         )
 
     def chunks(self, sequence: int, tick: int) -> Iterator[Chunk]:

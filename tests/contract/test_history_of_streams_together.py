@@ -168,7 +168,7 @@ def test_a_device_follows_its_own_streams() -> None:
 
 def test_a_gateway_follows_the_streams_of_a_device() -> None:
     rows = {"hr": [Drawn(0, 599, 1, 0)], "steps": [Drawn(0, 299, 1, 0), Drawn(300, 599, 2, 300)]}
-    force = InForce(catalogue([HR, LOUD, OWN]), rows=lambda _device, stream: rows[stream])
+    force = InForce(catalogue([HR, LOUD, OWN]), rows_of=lambda _device, stream: rows[stream])
     for stream, version in (("hr", 1), ("steps", 2)):
         force.note_version("watch", stream, version, 599)
     when = dates_of(HR, force.history("watch", "hr"))

@@ -153,7 +153,7 @@ class Seen:
     timeline: Timeline = field(default_factory=Timeline)
 
     def __post_init__(self) -> None:
-        self.known = InForce(catalogue(self.life.policies), rows=lambda *_: self.timeline.intervals)
+        self.known = InForce(catalogue(self.life.policies), rows_of=lambda *_: self.timeline.intervals)
         self.told: list[dict[int, Dated]] = []
 
     def hear(self) -> None:

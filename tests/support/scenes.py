@@ -217,7 +217,7 @@ def symbols_of(some: Iterable[SymbolFrame]) -> list[tuple[int, int, int, int]]:
 def final_state(scene: Scene, device: str = "watch", stream: str = "hr") -> Final:
     """Final state of a scene, whether or not it is sealed."""
     last = newest(scene, device, stream)
-    runs = scene.recorder.symbols.past.estimates(Place(scene.store.number(device, stream), device, stream))
+    runs = scene.recorder.symbols.past.estimates(Place(scene.store.number_of(device, stream), device, stream))
     return Final(
         symbols_of(scene.stored(device, stream)),
         [(tick, tuple(row.tolist())) for run in runs for tick, row in enumerate(run.probabilities, run.first)],

@@ -108,7 +108,7 @@ def test_a_device_has_a_week_of_counts_from_the_store_and_attackers_read_them(
     (tmp_path / "policies" / "watch.json").write_text(counted.to_json())
     newest, week = int(time.time()) // period // length - 1, 7 * 86_400 // period // length
     with closing(Store(tmp_path / "gateway.sqlite")) as store, store.transaction():
-        number = store.number("watch", "hr/active")
+        number = store.number_of("watch", "hr/active")
         for at in range(newest - week + 10, newest + 1):
             store.windows.add(number, WindowFrame(1, "active", at - 1, at, at * length, length, length, (at % length,)))
     site = Site(free_port())

@@ -158,7 +158,7 @@ def test_a_promise_is_dated_by_the_ticks_of_all_versions_and_anew_after_a_rollba
     assert in_force(force) == Running(WEAK, False)
     assert Described.of(Running(WEAK, False)).description.guarantee.always
     rows = [(1, 0, 0, 999)]
-    force = InForce(catalogue([STRONG, WEAK]), rows=lambda *_: drawn(*rows)("", ""))
+    force = InForce(catalogue([STRONG, WEAK]), rows_of=lambda *_: drawn(*rows)("", ""))
     force.note_version("watch", "hr", 1, 999)
     force.take_status("watch", status(2, 1000))
     described = Described.of(running(force)).description
@@ -175,8 +175,8 @@ def test_a_promise_is_dated_by_the_ticks_of_all_versions_and_anew_after_a_rollba
 
 def test_ticks_that_are_missing_may_be_of_either_version() -> None:
     """Frames of 60 ticks have not come yet: perhaps they were of the weaker version."""
-    near = InForce(catalogue([STRONG, WEAK]), rows=drawn((1, 0, 0, 899), (2, 900, 1000, 1100)))
-    far = InForce(catalogue([STRONG, WEAK]), rows=drawn((1, 0, 0, 899), (2, 960, 1000, 1100)))
+    near = InForce(catalogue([STRONG, WEAK]), rows_of=drawn((1, 0, 0, 899), (2, 900, 1000, 1100)))
+    far = InForce(catalogue([STRONG, WEAK]), rows_of=drawn((1, 0, 0, 899), (2, 960, 1000, 1100)))
     ends = []
     for force in (near, far):
         force.note_version("watch", "hr", 1, 899)
@@ -186,7 +186,7 @@ def test_ticks_that_are_missing_may_be_of_either_version() -> None:
     assert far.history("watch", "hr").spans[1][2:] == (900, 959)
     assert near.history("watch", "hr").spans[1].first == 1000
     weak_first = [(2, 0, 0, 899), (1, 960, 1000, 1100)]
-    force = InForce(catalogue([STRONG, WEAK]), rows=drawn(*weak_first))
+    force = InForce(catalogue([STRONG, WEAK]), rows_of=drawn(*weak_first))
     force.note_version("watch", "hr", 1, 1100)
     since = Described.of(running(force)).description.guarantee.since
     assert since > 1000
@@ -196,7 +196,7 @@ def test_missing_ticks_may_be_of_a_weaker_version_from_which_a_device_went_back(
     """1, then 2, then 1 again: while the frames of 2 were on their way, more was lost than was told of the first."""
     first, last = 900, 959
     policies = catalogue([STRONG, WEAK])
-    force = InForce(policies, rows=drawn((1, 0, 0, first - 1), (1, last + 1, last + 1, 1100)))
+    force = InForce(policies, rows_of=drawn((1, 0, 0, first - 1), (1, last + 1, last + 1, 1100)))
     force.note_version("watch", "hr", 1, 1100)
     promise, bound = dates_of(STRONG, force.history("watch", "hr")), STRONG.bound()
     quiet, loud = (np.log(float(member.outputs.ratios[0])) for member in (STRONG, WEAK))
@@ -207,13 +207,13 @@ def test_missing_ticks_may_be_of_a_weaker_version_from_which_a_device_went_back(
         assert first <= tick <= last or loss <= promise.epsilon(bound, tick, tick, 1), tick
     policies.may_go_back = lambda _device: False
     assert dates_of(STRONG, force.history("watch", "hr")).always, "signed versions only grow"
-    before = InForce(policies, rows=drawn((2, 0, 0, first - 1), (2, last + 1, last + 1, 1100)))
+    before = InForce(policies, rows_of=drawn((2, 0, 0, first - 1), (2, last + 1, last + 1, 1100)))
     before.note_version("watch", "hr", 2, 1100)
     assert all(span.version for span in before.history("watch", "hr").spans), "no weaker version is there"
 
 
 def test_what_was_before_the_first_stored_tick_is_unknown() -> None:
-    force = InForce(catalogue([STRONG]), rows=drawn((1, 500, 500, 600)))
+    force = InForce(catalogue([STRONG]), rows_of=drawn((1, 500, 500, 600)))
     force.note_version("watch", "hr", 1, 600)
     since = Described.of(running(force)).description.guarantee.since
     assert since > 500

@@ -60,7 +60,7 @@ class Scene(AnyScene):
 
     @property
     def place(self) -> Place:
-        return Place(self.store.number("watch", "place"), "watch", "place")
+        return Place(self.store.number_of("watch", "place"), "watch", "place")
 
     def record(self, *some: MeasureFrame) -> None:  # type: ignore[override]
         super().record(*some, stream="place")

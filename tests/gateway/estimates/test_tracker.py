@@ -32,7 +32,7 @@ def estimates(folder: Path, some: Sequence[SymbolFrame], lag: int, sealed: str =
         scene.record(*part)
     if sealed == "whole":
         scene.recorder.seal(now=True)
-    number = scene.store.number("watch", "hr")
+    number = scene.store.number_of("watch", "hr")
     for run in scene.recorder.symbols.past.estimates(Place(number, "watch", "hr")):
         for tick, row in enumerate(run.probabilities, run.first):
             assert tick > max(rows, default=-1)
@@ -104,7 +104,7 @@ def test_streams_of_different_models_are_followed_side_by_side_as_each_alone() -
         bank, model, columns = rows([frame for some in every for frame in some], MODELS)
         which = np.repeat(np.arange(len(every)), [len(some) for some in every])
         beliefs = Beliefs.unknown(len(every), bank.states)
-        follow(beliefs, bank.arrays, which, model, columns, np.arange(columns.rows))
+        follow(beliefs, bank.arrays, which, model, columns, np.arange(columns.row_count))
         rounds.append(beliefs.distribution.copy())
     alone = [distributions(some)[-1] for some in streams]
     for together in rounds:
@@ -118,7 +118,7 @@ def test_what_a_frame_says_of_its_own_ticks_equals_the_kernels(lag: int) -> None
     some = frames([10, 1, 40, 3, 300], gaps=[0, 0, 2], versions=[1, 3, 2, 3])
     bank, model, columns = rows(some, MODELS)
     beliefs = Beliefs.unknown(1, bank.states)
-    firsts = follow(beliefs, bank.arrays, np.zeros_like(model), model, columns, np.arange(columns.rows))
+    firsts = follow(beliefs, bank.arrays, np.zeros_like(model), model, columns, np.arange(columns.row_count))
     means, lasts = look_back(bank.arrays, model, columns, firsts, lag)
     for row, frame in enumerate(some):
         symbol_model, own = MODELS[frame.policy_version], np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)

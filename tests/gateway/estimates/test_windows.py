@@ -108,7 +108,7 @@ def test_a_window_is_stored_once_and_known_by_its_index(tmp_path: Path) -> None:
     here.reopen()
     record(here, frame(5, -1, (-3,)), frame(6, counts=(5,)))
     assert here.counters == Counter(windows_stored=2, windows_duplicate=3, windows_conflict=2)
-    number = here.store.number("watch", "hr/high")
+    number = here.store.number_of("watch", "hr/high")
     assert here.store.windows.at(number, 5) == frame(5, -1, (-3,))
     assert here.store.windows.at(number, 7) is None
 

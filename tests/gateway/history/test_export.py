@@ -135,7 +135,7 @@ def test_each_number_is_told_once_where_a_clock_went_back(tmp_path: Path, oldest
     scene = Scene(tmp_path / "s.sqlite", lag=LAG, policies=hourly(policy(1)))
     for first, shift in ((0, 0), (10, 0), (20, 12), (30, 12), (40, 13)):
         scene.record(SymbolFrame(1, first - 1, first, bytes([0, 1] * 5), shift=shift))
-    scene.store.put_shifts(scene.store.number("watch", "hr"), [], oldest)  # the others are forgotten
+    scene.store.put_shifts(scene.store.number_of("watch", "hr"), [], oldest)  # the others are forgotten
     folder = exported(scene, tmp_path / "out")
     for name in ("symbols", "estimates"):
         rows = table(folder, name)

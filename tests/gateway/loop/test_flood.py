@@ -191,8 +191,8 @@ def test_a_stream_that_is_sent_for_long_grows_nothing_in_the_gateway(
         scene.recorder.symbols.reports.take(9)
         scene.recorder.seal()
         tail = scene.store.symbols.tail
-        largest = max(largest, tail.size)
-        if not tail.rows:
+        largest = max(largest, tail.byte_count)
+        if not tail.row_count:
             sealed.append(held(scene.recorder))
     assert largest <= 30_000
     assert len(sealed) > 5

@@ -76,7 +76,7 @@ def received(arrivals: Arrivals, streams: Streams) -> list[tuple[str, str, objec
     """The frames of arrivals, those of symbols first."""
     slots = enumerate(arrivals.slots.tolist())
     symbols: list[tuple[str, str, object]] = [(*streams.names[s], arrivals.symbols.frame(row)) for row, s in slots]
-    return symbols + [(device, stream, frame) for device, stream, frame in arrivals.others]
+    return symbols + [(device, stream, frame) for device, stream, frame in arrivals.other_frames]
 
 
 def random_messages(generator: random.Random) -> list[Message]:

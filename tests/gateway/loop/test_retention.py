@@ -150,7 +150,7 @@ def after(scene: Scene, tick: int) -> tuple[object, ...]:
     past, last = scene.recorder.symbols.past, newest(scene)
     runs = [
         (at, row.tobytes())
-        for run in past.estimates(Place(scene.store.number("watch", "hr"), "watch", "hr"), tick)
+        for run in past.estimates(Place(scene.store.number_of("watch", "hr"), "watch", "hr"), tick)
         for at, row in enumerate(run.probabilities.round(12), run.first)
     ]
     return runs, None if last is None else last.belief.tobytes(), scene.committed()

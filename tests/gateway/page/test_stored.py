@@ -48,8 +48,8 @@ def frame(index: int, count: int = 20, version: int = 1) -> WindowFrame:
 def store_of(file: Path, frames: list[WindowFrame]) -> Path:
     with closing(Store(file)) as store, store.transaction():
         for window_frame in frames:
-            store.windows.add(store.number("watch", "hr/high"), window_frame)
-        store.windows.add(store.number("ring", "hr/high"), frame(9999, 60))
+            store.windows.add(store.number_of("watch", "hr/high"), window_frame)
+        store.windows.add(store.number_of("ring", "hr/high"), frame(9999, 60))
     return file
 
 

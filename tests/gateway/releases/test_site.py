@@ -85,7 +85,7 @@ def test_a_weaker_policy_that_a_status_names_counts_before_its_first_frame(tmp_p
     strong, weak = promised(1, STRONG), promised(2)
     scene = bench(tmp_path, strong, weak)
     timeline = scene.scene.store.versions.timeline
-    running = InForce(scene.catalogue, rows=lambda device, stream: timeline(device, stream).intervals)
+    running = InForce(scene.catalogue, rows_of=lambda device, stream: timeline(device, stream).intervals)
     scene.ledger.close()
     scene.open(running.history)
     scene.scene.record(*frames([20] * 11))

@@ -446,7 +446,7 @@ def test_a_sum_states_the_worst_of_what_its_window_may_have_been_when_a_clock_wa
                 site.catalogue.add(member_policy(each.name, WINDOW, version=2, guarantee=quiet))
             site.catalogue.add(member_policy(home, WINDOW, version=3, **loud))
             with site.store.transaction():
-                site.store.put_shifts(site.store.number(home, "power"), spans, 0)
+                site.store.put_shifts(site.store.number_of(home, "power"), spans, 0)
                 timeline = site.store.versions.timeline(home, "power")
                 timeline.add(Drawn(0, 99, 2, 0) if shift else Drawn(50, 99, 2, 50))
                 timeline.add(Drawn(*loud_ticks, 3, loud_ticks[0]))
@@ -470,7 +470,7 @@ def test_an_audience_is_told_if_each_number_that_a_window_may_have_allows_it(
     monkeypatch.setattr(Maker, "refuse_leaks", refuse)
     with closing(Site(tmp_path, releases=config_of(press=least * 1.001))) as site:
         with site.store.transaction():
-            site.store.put_shifts(site.store.number(home, "power"), CLOCK_SET_BACK, 0)
+            site.store.put_shifts(site.store.number_of(home, "power"), CLOCK_SET_BACK, 0)
         site.answer(take(helper, settled(site, helper)))
         assert [frame.audience for frame in site.released()] == (["site", "press"] if refused is None else ["site"])
 
@@ -498,7 +498,7 @@ def test_the_first_of_two_answers_counts_and_none_that_comes_under_another_name(
 def test_a_report_is_dated_in_the_numbers_of_its_stream(site: Site, helper: Helper) -> None:
     home = HOMES[0].name
     with site.store.transaction():
-        site.store.put_shifts(site.store.number(home, "power"), [Span(0, 0, 59), Span(40, 60, 109)], 0)
+        site.store.put_shifts(site.store.number_of(home, "power"), [Span(0, 0, 59), Span(40, 60, 109)], 0)
     for number in (7, 8):
         site.now_us = DOCUMENT.begins_us(number + 1)
         site.report(0, helper, 1, number=number, previous=-1 if number == 7 else 7)

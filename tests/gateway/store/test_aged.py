@@ -23,7 +23,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def test_the_first_frame_that_the_next_one_needs_ends_a_lag_before_the_newest(scene: Scene) -> None:
-    number = scene.store.number("watch", "hr")
+    number = scene.store.number_of("watch", "hr")
     needed = [scene.store.aged.needed_frame(SYMBOLS, number, lag) for lag in (0, 100_000, 100_001, 200_000, 200_001)]
     assert needed == [299_990, 199_990, 99_990, 99_990, -1]
     assert scene.store.aged.needed_frame(SYMBOLS, number + 1, 0) is None
@@ -31,7 +31,7 @@ def test_the_first_frame_that_the_next_one_needs_ends_a_lag_before_the_newest(sc
 
 
 def test_what_was_removed_once_is_never_kept_again(scene: Scene) -> None:
-    number = scene.store.number("watch", "hr")
+    number = scene.store.number_of("watch", "hr")
     for through, begin in ((199_990, 200_000), (99_990, 100_000)):
         scene.store.aged.remove(SYMBOLS, number, through, begin)
         assert scene.store.aged.begin(number) == 200_000

@@ -24,7 +24,7 @@ from tests.support.scenes import Scene, final_state, frames, policy, symbols_of
 
 
 def chunks(scene: Scene, stream: str = "hr") -> list[Chunk]:
-    number = scene.store.number("watch", stream)
+    number = scene.store.number_of("watch", stream)
     return list(scene.store.symbols.chunks(number, -1))
 
 
@@ -73,11 +73,11 @@ def laid_out(store: Store, symbols: list[tuple[int, int]]) -> None:
     for low, high in ((5_000, 80_000), (0, 0), (399, 1_400), (4_000, 9_000), (3_000, 3_001)):
         wanted = {symbol[0]: symbol for symbol in symbols if low <= symbol[0] <= high}
         columns = store.symbols.across([7, 1], low, high)
-        rows, lines = range(columns.rows), np.full((2, high - low + 1), -1)
+        rows, lines = range(columns.row_count), np.full((2, high - low + 1), -1)
         assert all(columns.first[row] <= high and columns.last[row] >= low for row in rows)
         stored = (symbol for row in rows for symbol in symbols_of([columns.frame(row)]) if low <= symbol[0] <= high)
         assert set(stored) == {*wanted.values()}
-        columns.lay_out(rows, [1] * columns.rows, low, lines)
+        columns.lay_out(rows, [1] * columns.row_count, low, lines)
         assert lines[0].max() == -1
         assert {tick: symbol for tick, symbol in enumerate(lines[1].tolist(), low) if symbol >= 0} == {
             tick: symbol[-1] for tick, symbol in wanted.items()
@@ -427,17 +427,17 @@ def test_the_journal_is_sealed_when_it_is_old_or_large_and_not_before(
     scene.record(*frames([10] * 10))
     now[0] = 3_599.0
     scene.recorder.seal()
-    assert scene.store.symbols.tail.rows == 10
+    assert scene.store.symbols.tail.row_count == 10
     now[0] = 3_600.0
     scene.recorder.seal()
-    assert (scene.store.symbols.tail.rows, len(chunks(scene))) == (0, 1)
+    assert (scene.store.symbols.tail.row_count, len(chunks(scene))) == (0, 1)
     monkeypatch.setattr("gateway.loop.recorder.SEAL_BYTES", 20_000)
     for i, frame in enumerate(frames([10] * 300)[10:]):
         scene.record(frame)
         scene.recorder.seal()
-        if scene.store.symbols.tail.rows == 0:
+        if scene.store.symbols.tail.row_count == 0:
             break
-        assert scene.store.symbols.tail.rows == i + 1
+        assert scene.store.symbols.tail.row_count == i + 1
     assert 50 < i < 290
     assert scene.committed().streams[0].through == 10 * (i + 11) - 1
 
@@ -462,7 +462,7 @@ def test_a_seal_that_fails_is_tried_again_after_a_minute_and_frames_go_on_meanwh
     now[0] = 3_720.0
     scene.recorder.seal()
     reference.record(*sequence)
-    assert (scene.store.symbols.tail.rows, final_state(scene)) == (0, final_state(reference))
+    assert (scene.store.symbols.tail.row_count, final_state(scene)) == (0, final_state(reference))
 
 
 def test_an_empty_journal_and_a_journal_that_only_accounts_for_ticks_can_be_sealed(tmp_path: Path) -> None:

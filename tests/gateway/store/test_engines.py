@@ -53,7 +53,7 @@ def table(number: int, constraint: int = 1) -> TimedTable:
 def test_a_stream_keeps_its_number(store: Store, location: Location) -> None:
     assert store.stream_id("watch", "hr") is None
     numbers = {
-        (device, stream): store.number(device, stream) for device in ("watch", "ring") for stream in ("hr", "s/d")
+        (device, stream): store.number_of(device, stream) for device in ("watch", "ring") for stream in ("hr", "s/d")
     }
     assert len(set(numbers.values())) == 4
     store.close()
@@ -82,7 +82,7 @@ def test_a_policy_is_kept_once(store: Store) -> None:
 
 
 def test_what_is_queued_again_waits_under_a_new_number(store: Store, location: Location) -> None:
-    number = store.number("watch", "place/day")
+    number = store.number_of("watch", "place/day")
     with store.transaction():
         for frame in (10, 20, 10):
             store.queue_estimates(number, frame)

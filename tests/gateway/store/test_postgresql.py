@@ -168,7 +168,7 @@ def test_what_the_journal_has_is_sealed_also_after_it_could_not_be_read_for_a_wh
     scene.record(sent[3])
     scene.record(sent[2])
     scene.recorder.seal(now=True)
-    number = scene.store.number("watch", "hr")
+    number = scene.store.number_of("watch", "hr")
     stored = scene.store.symbols.holding(number, 0, sent[-1].last)
     assert b"".join(frame.symbols for frame in stored) == b"".join(frame.symbols for frame in sent)
     scene.store.close()

@@ -73,13 +73,13 @@ def test_a_shard_sees_nothing_of_others_devices(scenes: list[Scene], server: Ser
             seen |= {outgoing.place.device for outgoing in wait}
         assert seen == mine
         assert {sequence.device for sequence in store.aged.sequences(0, 1000)} == mine
-        assert {place.device for place in store.places(store.symbols.tail.numbers)} == mine
+        assert {place.device for place in store.places(store.symbols.tail.sequences)} == mine
         assert {place.device for place in store.places(store.symbols.unreported())} == mine
         assert {place.device for place in store.places([*store.newest_frames()])} == mine
         assert len(store.policy_documents()) == 2 * len(mine)
     scenes[0].recorder.seal(now=True)
     with closing(Store(server)) as whole:
-        devices = {place.device for place in whole.places(whole.symbols.tail.numbers)}
+        devices = {place.device for place in whole.places(whole.symbols.tail.sequences)}
     assert devices == {device for device in DEVICES if owner(device, SHARDS) != 0}
 
 
@@ -149,7 +149,7 @@ def test_whoever_has_a_device_after_another_goes_on_where_that_one_was(server: S
         with closing(Store(server)) as store:
             store.arrange(shards, partial(seal, store))
             assert store.shards == shards
-            assert not store.symbols.tail.rows
+            assert not store.symbols.tail.row_count
             assert store.reserved_counter() >= reserved
         scenes = [
             Scene(server, policies=POLICIES, shard=Shard(index, shards) if shards > 1 else None)

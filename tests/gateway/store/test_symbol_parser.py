@@ -57,7 +57,7 @@ def without_padding(frame: SymbolFrame | None) -> tuple[object, ...] | None:
 def check(payloads: Sequence[bytes], *, all_valid: bool = False) -> int:
     """Rows are read as the contract reads them; how many there were."""
     columns, read = parse(payloads)
-    assert len(read) == columns.rows == len(payloads)
+    assert len(read) == columns.row_count == len(payloads)
     for row, payload in enumerate(payloads):
         if read[row]:
             assert without_padding(columns.frame(row)) == without_padding(by_contract(payload)), payload.hex()
@@ -168,5 +168,5 @@ def test_symbols_are_packed_as_on_the_wire_whatever_the_bits(bits: int) -> None:
 
 def test_no_messages_are_no_rows() -> None:
     columns, read = parse([])
-    assert (columns.rows, len(read)) == (0, 0)
+    assert (columns.row_count, len(read)) == (0, 0)
     assert parse([b"", b"\1"])[1].tolist() == [False, False]

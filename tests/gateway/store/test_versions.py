@@ -61,12 +61,12 @@ def test_frames_that_follow_one_another_write_nothing(location: Location) -> Non
     scene = Scene(location, policies=TWO)
     first, *others = frames((10,) * 8)
     scene.record(first)
-    scene.store.versions.changed.clear()
+    scene.store.versions.changed_streams.clear()
     for frame in others:
         scene.record(frame)
-    assert not scene.store.versions.changed
+    assert not scene.store.versions.changed_streams
     scene.record(SymbolFrame(2, 79, 80, bytes(10), bits=1))
-    assert scene.store.versions.changed == {("watch", "hr")}
+    assert scene.store.versions.changed_streams == {("watch", "hr")}
     assert scene.store.versions.timeline("watch", "hr").intervals == [Drawn(0, 79, 1, 0), Drawn(80, 89, 2, 80)]
 
 
