@@ -110,7 +110,7 @@ def parquet_folder(path: Path) -> Iterator[ParquetFolder]:
 class ParquetFolder:
     """A folder that is being written: for each table a folder, in it one for each date, in it parts.
 
-    `group` is a part of its files' names, so that several writers can share a folder. `rows` counts rows by table.
+    `group` is a part of its files' names, so that several writers can share a folder. `row_counts` are by table.
     """
 
     def __init__(self, path: Path, group: str = "") -> None:

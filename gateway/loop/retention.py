@@ -58,9 +58,9 @@ class _Removal(NamedTuple):
 class Retention(Part):
     """Removes old frames from all sequences of a store that the calling thread owns, again and again.
 
-    `needed` gives by device and stream the first tick that releases need, whatever its age. Nothing is removed while
-    `may_forget` returns false. Estimates see `lag` later ticks. `counters` counts `frames_removed`: a chunk counts
-    once, and so does the cut-off part of a chunk.
+    `find_needed` gives by device and stream the first tick that releases need, whatever its age. Nothing is removed
+    while `may_forget` returns false. Estimates see `lag` later ticks. `counters` counts `frames_removed`: a chunk
+    counts once, and so does the cut-off part of a chunk.
     """
 
     def __init__(

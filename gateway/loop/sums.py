@@ -129,7 +129,7 @@ class Reports(Part):
 
     def _store_report(self, device_report: DeviceReport) -> str:
         """Store a report unless its window is settled or due. Return the counter of its outcome."""
-        report, closed_number = device_report.report, self._store.sums.settled_through(device_report.report.document)
+        report, closed_number = device_report.report, self._store.sums.newest_closed(device_report.report.document)
         is_late = closed_number is not None and report.number <= closed_number
         if is_late or device_report.group.due_us(report.number) <= self._now_us():
             return "report_late"

@@ -96,7 +96,7 @@ class SumStore:
             self._db.execute("DELETE FROM reports WHERE device=?", (device,))
             self.erase()
 
-    def settled_through(self, document: bytes) -> int | None:
+    def newest_closed(self, document: bytes) -> int | None:
         """The newest settled window of a group; `None` before the first."""
         if not self._is_there:
             return None

@@ -97,7 +97,7 @@ def test_a_store_that_is_damaged_under_the_gateway_ends_it_and_nothing_more_is_c
     wait_until(lambda: not device.outbox)
     gateway.kill()
     with closing(Store(store)) as again:
-        number = again.number("watch", "hr")
+        number = again.number_of("watch", "hr")
         stored = {tick for frame in again.symbols.following(number, 0) for tick in range(frame.first, frame.last + 1)}
     assert {tick for frame in held for tick in range(frame.first, frame.last + 1)} <= stored
     device.stop()

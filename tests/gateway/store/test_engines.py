@@ -58,7 +58,7 @@ def test_a_stream_keeps_its_number(store: Store, location: Location) -> None:
     assert len(set(numbers.values())) == 4
     store.close()
     again = Store(location)
-    assert {key: again.stream_id(*key) for key in numbers} == numbers == {key: again.number(*key) for key in numbers}
+    assert {key: again.stream_id(*key) for key in numbers} == numbers == {key: again.number_of(*key) for key in numbers}
     again.close()
 
 
