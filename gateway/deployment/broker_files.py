@@ -267,7 +267,7 @@ class BrokerFolder:
         account = self._find_reader(name)
         if audience in account.audiences:
             raise FuguError(f"the account {name} belongs to audience {audience}")
-        left_audiences = tuple(other for other in account.left if other != audience)
+        left_audiences = tuple(other_audience for other_audience in account.left if other_audience != audience)
         account = account.model_copy(update={"audiences": (*account.audiences, audience), "left": left_audiences})
         bounds = self._bounds_of_reader(account, releases, policies)
         self.replace_account(account)
@@ -278,7 +278,7 @@ class BrokerFolder:
         account = self._find_reader(name)
         if audience not in account.audiences:
             raise FuguError(f"the account {name} does not belong to audience {audience}")
-        audiences = tuple(other for other in account.audiences if other != audience)
+        audiences = tuple(other_audience for other_audience in account.audiences if other_audience != audience)
         self.replace_account(account.model_copy(update={"audiences": audiences, "left": (*account.left, audience)}))
 
     def _find_reader(self, name: str) -> Account:
@@ -295,8 +295,8 @@ class BrokerFolder:
 
         assert account.epsilon is not None
         assert account.adversary is not None
-        limit = {"epsilon": account.epsilon, "adversary": account.adversary, "seconds": account.seconds}
-        reader = Reader.model_validate({"name": account.name, "audiences": account.all_audiences, **limit})
+        limit_fields = {"epsilon": account.epsilon, "adversary": account.adversary, "seconds": account.seconds}
+        reader = Reader.model_validate({"name": account.name, "audiences": account.all_audiences, **limit_fields})
         return reader.check(ReleaseConfig.load(releases), Catalogue.load(policies, self.settings.fleet))
 
     def replace_account(self, account: Account) -> None:
@@ -347,8 +347,8 @@ def check_name(name: str, kind: str) -> None:
     """Raise UsageError if a name cannot be part of a topic. `kind` is the named thing, for the error."""
     if not _NAME.fullmatch(name) or (name in RESERVED_DEVICES and kind != "stream"):
         reserved = ", ".join(sorted(RESERVED_DEVICES))
-        allowed = f"1 to 64 letters, digits, '_' or '-', and none of {reserved}"
-        raise UsageError(f"the name of the {kind} must be {allowed}, got {name[:80]!r}")
+        name_rules = f"1 to 64 letters, digits, '_' or '-', and none of {reserved}"
+        raise UsageError(f"the name of the {kind} must be {name_rules}, got {name[:80]!r}")
 
 
 def _is_address(text: str) -> bool:

@@ -50,10 +50,10 @@ class Authority:
     @classmethod
     def create(cls, fleet: str, now: datetime, days: int) -> Self:
         """Make a new authority; `now` has a zone."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        private_key = ec.generate_private_key(ec.SECP256R1())
         name = _common_name(f"Fugu Edge {fleet} authority"[:_LONGEST_NAME])
-        builder = _builder(name, name, key.public_key(), now, now + timedelta(days), authority=True)
-        return cls(builder.sign(key, hashes.SHA256()), key)
+        builder = _builder(name, name, private_key.public_key(), now, now + timedelta(days), authority=True)
+        return cls(builder.sign(private_key, hashes.SHA256()), private_key)
 
     @classmethod
     def load(cls, certificate: bytes, key: bytes) -> Self:
@@ -73,8 +73,8 @@ class Authority:
 
     def issue_server(self, hosts: Sequence[str], now: datetime, days: int) -> CertifiedKey:
         """Make the broker's certificate for its hosts, and a new key. FuguError if the authority's has ended."""
-        names = x509.SubjectAlternativeName(map(_general_name, hosts))
-        return self._issue(hosts[0][:_LONGEST_NAME], now, days, ExtendedKeyUsageOID.SERVER_AUTH, names)
+        host_names = x509.SubjectAlternativeName(map(_general_name, hosts))
+        return self._issue(hosts[0][:_LONGEST_NAME], now, days, ExtendedKeyUsageOID.SERVER_AUTH, host_names)
 
     def issue_client(self, name: str, now: datetime, days: int) -> CertifiedKey:
         """Make the certificate of an account, which names the account, and a new key. Raises as `issue_server`."""

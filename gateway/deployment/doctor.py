@@ -196,9 +196,9 @@ def _check_store(store: Location) -> Findings:
 def _check_ledger_limit(file: Path) -> Findings:
     """Report the time before which a ledger refuses releases, if it has one; `_check_pages` reports faults."""
     with contextlib.suppress(FuguError, DatabaseError), closing(Ledger(file, read_only=True)) as ledger:
-        if limit := ledger.binding.not_before_us:
-            verdict: Verdict = "ok" if limit <= time.time_ns() // 1000 else "warn"
-            yield Finding("releases", verdict, no_release_before(limit))
+        if not_before_us := ledger.binding.not_before_us:
+            verdict: Verdict = "ok" if not_before_us <= time.time_ns() // 1000 else "warn"
+            yield Finding("releases", verdict, no_release_before(not_before_us))
 
 
 def _check_pages(file: Path, kind: FileKind) -> Finding:
@@ -235,10 +235,10 @@ def mosquitto_version() -> tuple[int, int, int] | None:
     """Return the version of the Mosquitto that is installed on this machine; `None` if there is none."""
     program = shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin")))
     try:
-        text = subprocess.run([program or "mosquitto", "-h"], capture_output=True, text=True, timeout=10).stdout
+        help_text = subprocess.run([program or "mosquitto", "-h"], capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r"mosquitto version (\d+)\.(\d+)\.(\d+)", text)
+    match = re.search(r"mosquitto version (\d+)\.(\d+)\.(\d+)", help_text)
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
@@ -246,13 +246,13 @@ def _check_mosquitto(version: tuple[int, int, int] | None) -> Findings:
     """Check the version of the broker's program, if it is on this machine."""
     if version is None:
         return
-    text = ".".join(map(str, version))
+    version_text = ".".join(map(str, version))
     if version < _MIN_MOSQUITTO:
-        yield Finding("Mosquitto", "FAIL", f"{text}: install {'.'.join(map(str, _MIN_MOSQUITTO))} or newer")
+        yield Finding("Mosquitto", "FAIL", f"{version_text}: install {'.'.join(map(str, _MIN_MOSQUITTO))} or newer")
     elif version < _SAFE_MOSQUITTO:
-        yield Finding("Mosquitto", "ok", text + _PATCHES)
+        yield Finding("Mosquitto", "ok", version_text + _PATCHES)
     else:
-        yield Finding("Mosquitto", "ok", text + (_DROP_NOTE if version == _DROPPING_VERSION else ""))
+        yield Finding("Mosquitto", "ok", version_text + (_DROP_NOTE if version == _DROPPING_VERSION else ""))
 
 
 def _running_brokers(port: int) -> Iterator[tuple[Path, str]]:

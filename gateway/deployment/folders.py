@@ -19,7 +19,7 @@ from fugu.mqtt.link import Say, say_nothing
 from fugu.mqtt.probe import deliver
 from gateway.deployment.broker_files import BrokerFolder, Credentials
 from gateway.deployment.units import AGENT, GATEWAY, SHARD_UNIT, unit
-from gateway.store.shards import numbered
+from gateway.store.shards import numbered_path
 
 __all__ = [
     "DeviceOptions",
@@ -111,21 +111,21 @@ _ENROLMENT = "enrolment.json"
 _KINDS = ("replay", "call", "command", "mqtt", "gpio", "bluetooth-heart-rate")
 
 
-def sensor_table(text: str) -> dict[str, str]:
+def sensor_table(sensor: str) -> dict[str, str]:
     """Parse the sensor of a command's option into a table of the configuration.
 
     A sensor is `stdin`, a topic with a slash, or a Python function, package.module:function. A topic is
     `zigbee2mqtt/hall`, or `zigbee2mqtt/hall#occupancy` with the path in a JSON payload. Raises FuguError for the name
     of a kind.
     """
-    if text == "stdin":
+    if sensor == "stdin":
         return {"kind": "stdin"}
-    if text in _KINDS:
-        raise FuguError(f"a sensor of kind {text} has more to say: take stdin here, then edit agent.toml")
-    if "/" in text:
-        topic, hash_sign, path = text.partition("#")
+    if sensor in _KINDS:
+        raise FuguError(f"a sensor of kind {sensor} has more to say: take stdin here, then edit agent.toml")
+    if "/" in sensor:
+        topic, hash_sign, path = sensor.partition("#")
         return {"kind": "mqtt", "topic": topic, **({"path": path} if hash_sign else {})}
-    return {"kind": "call", "target": text}
+    return {"kind": "call", "target": sensor}
 
 
 def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, AnyPolicy]:
@@ -154,9 +154,9 @@ def write_device(
     secret_names = options.write(folder)
     write_public(folder / "agent.toml", _agent_toml(broker, credentials.name, files, options))
     if not options.in_place:
-        credential_names = ["agent.toml", *_names(files), *secret_names]
-        fields = {"CREDENTIALS": AGENT.credentials(credential_names), "PROGRAM": f"{_PROGRAMS}/fugu-agent"}
-        write_public(folder / "fugu-agent.service", unit("fugu-agent.service", fields))
+        credential_names = ["agent.toml", *_file_names(files), *secret_names]
+        unit_fields = {"CREDENTIALS": AGENT.credentials(credential_names), "PROGRAM": f"{_PROGRAMS}/fugu-agent"}
+        write_public(folder / "fugu-agent.service", unit("fugu-agent.service", unit_fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,24 +207,24 @@ def write_gateway(
     (folder / "policies").mkdir()
     files = _write_credentials(folder, broker, credentials)
     rollout_files = {} if rollout is None else rollout.write(folder, "rollout-{}".format)
-    for index, shard in enumerate(shards):
-        shard.write(folder, partial(numbered, index=index))
+    for shard_index, shard in enumerate(shards):
+        shard.write(folder, partial(numbered_path, index=shard_index))
     tables = [] if rollout is None else _signed_tables(folder, signed, rollout_files, in_place=in_place)
     write_public(folder / "gateway.toml", "\n".join([*_gateway_toml(broker, files, in_place=in_place), *tables, ""]))
     if in_place:
         return
     secret_names = [] if signed is None else [_KEY, _SECRET]
-    credential_names = ["gateway.toml", *_names(files), *_names(rollout_files), *secret_names]
-    fields = {"CREDENTIALS": GATEWAY.credentials(credential_names), "PROGRAM": f"{_PROGRAMS}/fugu"}
-    write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
+    credential_names = ["gateway.toml", *_file_names(files), *_file_names(rollout_files), *secret_names]
+    unit_fields = {"CREDENTIALS": GATEWAY.credentials(credential_names), "PROGRAM": f"{_PROGRAMS}/fugu"}
+    write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", unit_fields))
     if not shards:
         return
-    fields["SHARDS"] = str(len(shards))
-    write_public(folder / "fugu-fleet.service", unit(SHARD_UNIT, {**fields, "PART": "fleet"}))
-    authority_name, *own_names = _names(files)
-    shard_names = [numbered(name, "%i") for name in own_names]
-    fields["CREDENTIALS"] = GATEWAY.credentials(["gateway.toml", authority_name, *shard_names])
-    write_public(folder / SHARD_UNIT, unit(SHARD_UNIT, {**fields, "PART": "%i"}))
+    unit_fields["SHARDS"] = str(len(shards))
+    write_public(folder / "fugu-fleet.service", unit(SHARD_UNIT, {**unit_fields, "PART": "fleet"}))
+    authority_name, *own_names = _file_names(files)
+    shard_names = [numbered_path(name, "%i") for name in own_names]
+    unit_fields["CREDENTIALS"] = GATEWAY.credentials(["gateway.toml", authority_name, *shard_names])
+    write_public(folder / SHARD_UNIT, unit(SHARD_UNIT, {**unit_fields, "PART": "%i"}))
 
 
 def write_client(folder: Path, broker: BrokerFolder, credentials: Credentials) -> None:
@@ -244,19 +244,19 @@ def _broker_table(broker: BrokerFolder, files: Mapping[str, str]) -> list[str]:
     return ["[broker]", *toml_lines({"host": broker.settings.hosts[0], "port": broker.settings.port, **files})]
 
 
-def _names(fields: Mapping[str, str]) -> list[str]:
+def _file_names(file_fields: Mapping[str, str]) -> list[str]:
     """Return the names of files in a broker's fields."""
-    return [name for key, name in fields.items() if key.endswith("_file")]
+    return [name for key, name in file_fields.items() if key.endswith("_file")]
 
 
 def _gateway_toml(broker: BrokerFolder, files: Mapping[str, str], *, in_place: bool) -> list[str]:
     settings = broker.settings
-    keys = {
+    entries = {
         "fleet": settings.fleet,
         "store": "store.sqlite" if in_place else f"{GATEWAY.state}/store.sqlite",
         "policies": "policies" if in_place else f"{GATEWAY.config}/policies",
     }
-    lines = [f"# Written by 'fugu deploy' for the gateway of fleet {settings.fleet}.", *toml_lines(keys)]
+    lines = [f"# Written by 'fugu deploy' for the gateway of fleet {settings.fleet}.", *toml_lines(entries)]
     return [*lines, "", *_broker_table(broker, files)]
 
 
@@ -266,13 +266,13 @@ def _signed_tables(
     """Return the lines of the table [signed], and write its files; without `signed`, an example as a comment."""
     prefix = "" if in_place else f"{GATEWAY.config}/"
     if signed is not None:
-        keys = toml_lines(signed.write(folder, prefix))
+        key_lines = toml_lines(signed.write(folder, prefix))
         clock = ["trusted_clock = true  # leave that out where NTP sets the clock"] if in_place else []
-        return ["", "[signed]", *keys, *clock, "", "[signed.operator]", *toml_lines(rollout)]
-    state = "" if in_place else f"{GATEWAY.state}/"
+        return ["", "[signed]", *key_lines, *clock, "", "[signed.operator]", *toml_lines(rollout)]
+    state_folder = "" if in_place else f"{GATEWAY.state}/"
     return [
         *("", "# of a fleet with a registry, whose devices are sent signed policies:", "# [signed]"),
-        f'# registry = "{state}fleet.sqlite"',
+        f'# registry = "{state_folder}fleet.sqlite"',
         f'# roots = ["{prefix}root.envelope"]',
         f'# key = "{_KEY}"                 # a copy of keys/gateway-*.key; without it no time is signed',
         f'# passphrase_file = "{_SECRET}"  # of that key, mode 0600',
@@ -286,13 +286,13 @@ def _agent_toml(
 ) -> str:
     """Return the text of the agent's configuration."""
     settings = broker.settings
-    keys: dict[str, object] = {
+    entries: dict[str, object] = {
         "fleet": settings.fleet,
         "device": device,
         "outbox": "outbox.sqlite" if options.in_place else f"{AGENT.state}/outbox.sqlite",
         **options.keys(),
     }
-    lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *toml_lines(keys)]
+    lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *toml_lines(entries)]
     lines += ["", *_broker_table(broker, files)]
     if options.in_place:  # to try the device on this machine
         lines += ["", "[clock]", "trusted = true  # leave that out on a device, where NTP sets the clock"]

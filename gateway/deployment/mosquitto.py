@@ -160,9 +160,9 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rule_line(kind: str, root: str, rule: str) -> str:
+def _rule_line(rule_kind: str, root: str, rule: str) -> str:
     access, _, topic = rule.partition(" ")
-    return f"{kind} {access} {root}/{topic}"
+    return f"{rule_kind} {access} {root}/{topic}"
 
 
 QUEUED_MESSAGES, QUEUED_BYTES = 50_000, 32 << 20
@@ -278,14 +278,14 @@ def public_files(settings: Settings) -> dict[str, str]:
         "fugu-broker.nft": firewall(settings.fleet, settings.port, broker_limits.per_source),
     }
     if not settings.in_place:
-        names = ["mosquitto.conf", "ca.pem", "server.pem", "server.key", "access.acl"]
-        names += [] if settings.mutual else ["passwords"]
-        fields = {
-            "CREDENTIALS": BROKER.credentials(names),
+        credential_names = ["mosquitto.conf", "ca.pem", "server.pem", "server.key", "access.acl"]
+        credential_names += [] if settings.mutual else ["passwords"]
+        unit_fields = {
+            "CREDENTIALS": BROKER.credentials(credential_names),
             "MEMORY": str(broker_limits.memory),
             "FILES": str(broker_limits.files),
         }
-        files["fugu-broker.service"] = unit("fugu-broker.service", fields)
+        files["fugu-broker.service"] = unit("fugu-broker.service", unit_fields)
     return files
 
 

@@ -39,16 +39,16 @@ SHARD_UNIT = "fugu-shard@.service"
 NO_ACCOUNT = "it has no account, and the shards end one another's connections: fugu deploy gateway --renew --shards N"
 
 
-def unit(name: str, fields: Mapping[str, str]) -> str:
+def unit(template_name: str, fields: Mapping[str, str]) -> str:
     """Fill in the template of a unit, replacing `@NAME@` by the field NAME.
 
     Fields must be safe in a unit: paths and names without white space, quotes or `%`, except for intended specifiers.
     Raises FuguError if the installation lacks the template.
     """
     try:
-        template = (_TEMPLATES / name).read_text()
+        template = (_TEMPLATES / template_name).read_text()
     except OSError:
-        raise FuguError(f"the template {name} is missing in this installation") from None
+        raise FuguError(f"the template {template_name} is missing in this installation") from None
     return _FIELD.sub(lambda match: fields[match[1]], template)
 
 
@@ -58,10 +58,10 @@ def shard_accounts(folder: Path, gateway: Broker) -> dict[str, Broker | None]:
     The number of shards is in their unit. Without a unit, the last shard is the last one with a credential.
     """
     file = folder / SHARD_UNIT
-    text = read_text(file, "the unit") if file.exists() else ""
-    if count := re.search(r" --shard %i/(\d+)$", text, re.MULTILINE):
-        shards = int(count[1])
+    unit_text = read_text(file, "the unit") if file.exists() else ""
+    if count_match := re.search(r" --shard %i/(\d+)$", unit_text, re.MULTILINE):
+        shards = int(count_match[1])
     else:
-        names = (re.fullmatch(r"(?:password|client)-(\d+)(?:\.pem|\.key)?", path.name) for path in folder.iterdir())
-        shards = max((int(name[1]) + 1 for name in names if name), default=0)
+        matches = (re.fullmatch(r"(?:password|client)-(\d+)(?:\.pem|\.key)?", path.name) for path in folder.iterdir())
+        shards = max((int(match[1]) + 1 for match in matches if match), default=0)
     return {f"shard {index}": own_account(gateway, index) for index in range(shards)}

@@ -150,31 +150,31 @@ class Channels:
     def __init__(self) -> None:
         self._channels: dict[Hashable, _Channel] = {}
 
-    async def follow(self, key: Hashable, make_source: _MakeSource) -> AsyncGenerator[bytes]:
-        """Yield the events of the view `key` for one tab: first the whole content, then new events.
+    async def follow(self, view_key: Hashable, make_source: _MakeSource) -> AsyncGenerator[bytes]:
+        """Yield the events of the view `view_key` for one tab: first the whole content, then new events.
 
         `make_source` is called if no tab shows this view yet. Yields b"" when there is no event for half a second, so
         that the caller can check whether the tab is still there. Ends if the source fails.
         """
-        channel = self._channels.get(key)
+        channel = self._channels.get(view_key)
         if channel is None:
-            channel = self._channels[key] = _Channel(make_source())
+            channel = self._channels[view_key] = _Channel(make_source())
         tab = channel.join()
         try:
             while not channel.has_failed:
                 await tab.wake.wait()
                 tab.wake.clear()
-                chunk = b"".join(tab.waiting)
-                tab.waiting.clear()
-                yield chunk
+                event_bytes = b"".join(tab.waiting_events)
+                tab.waiting_events.clear()
+                yield event_bytes
         finally:
-            if channel.leave(tab) and self._channels.get(key) is channel:
-                del self._channels[key]
+            if channel.leave(tab) and self._channels.get(view_key) is channel:
+                del self._channels[view_key]
 
 
 class _Tab:
     def __init__(self, max_waiting: int) -> None:
-        self.waiting: deque[bytes] = deque(maxlen=max_waiting)
+        self.waiting_events: deque[bytes] = deque(maxlen=max_waiting)
         self.wake = asyncio.Event()
 
 
@@ -190,7 +190,7 @@ class _Channel:
         tab = _Tab(self._source.max_waiting)
         events, content = self._source.events_and_content()
         self._send(events)
-        tab.waiting.append(content.encode())
+        tab.waiting_events.append(content.encode())
         tab.wake.set()
         self._tabs.append(tab)
         return tab
@@ -212,16 +212,16 @@ class _Channel:
             self.has_failed = True
             self._send("")
 
-    def _send(self, text: str) -> None:
-        now, chunk = time.monotonic(), text.encode()
-        is_quiet = not chunk and now - self._sent_at > QUIET_SECONDS
-        if chunk or is_quiet:
+    def _send(self, events: str) -> None:
+        now, event_bytes = time.monotonic(), events.encode()
+        is_quiet = not event_bytes and now - self._sent_at > QUIET_SECONDS
+        if event_bytes or is_quiet:
             self._sent_at = now
         for tab in self._tabs:
-            if chunk:
-                tab.waiting.append(chunk)
-            elif is_quiet and not tab.waiting:
-                tab.waiting.append(b": \n\n")
+            if event_bytes:
+                tab.waiting_events.append(event_bytes)
+            elif is_quiet and not tab.waiting_events:
+                tab.waiting_events.append(b": \n\n")
             tab.wake.set()
 
 
@@ -260,7 +260,7 @@ def application(
     login: Login | None,
     hosts: Sequence[str],
     secure: bool,
-    stop: asyncio.Event,
+    stop_event: asyncio.Event,
     ingress: str | None = None,
 ) -> ASGIApp:
     """Return the page as an ASGI application.
@@ -271,12 +271,12 @@ def application(
         login: checks passwords and sessions; `None` for a page without a login.
         hosts: accepted `Host` headers, against pages of others that point their own name here; all if empty.
         secure: whether the page is served over TLS.
-        stop: set when open streams are to end.
+        stop_event: set when open streams are to end.
         ingress: the only address that may ask, Home Assistant's, which has logged its readers in; `None` for any. It
             shows the page in a frame, below a path that its requests name.
     """
     assets = {file.name: file.read_bytes() for file in (files("gateway.page") / "assets").iterdir() if file.is_file()}
-    tabs = _Tabs(feed, login, stop)
+    tabs = _Tabs(feed, login, stop_event)
 
     async def asset(request: Request) -> Response:
         name = request.path_params["name"]
@@ -366,20 +366,20 @@ def _wants_html(request: Request) -> bool:
 
 
 async def _read_password(request: Request) -> str:
-    body = b""
+    form_bytes = b""
     async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MAX_FORM_BYTES:
+        form_bytes += chunk
+        if len(form_bytes) > _MAX_FORM_BYTES:
             return ""
-    return parse_qs(body.decode("utf-8", "replace")).get("password", [""])[0]
+    return parse_qs(form_bytes.decode("utf-8", "replace")).get("password", [""])[0]
 
 
 def _guarded(
     app: ASGIApp, connections: Connections, login: Login | None, hosts: Sequence[str], ingress: str | None
 ) -> ASGIApp:
     """Add headers to every answer. Refuse requests without a session, to another host name, or from elsewhere."""
-    (name, directives), *other_headers = _HEADERS
-    headers = [(name, directives + (b"'none'" if ingress is None else b"'self'")), *other_headers]
+    (header_name, directives), *other_headers = _HEADERS
+    headers = [(header_name, directives + (b"'none'" if ingress is None else b"'self'")), *other_headers]
 
     def why_refused(request: Request, *, may_ask: bool, is_signed_in: bool) -> Response | None:
         if not may_ask:
@@ -412,10 +412,10 @@ def _guarded(
 class _Tabs:
     """At most `_MAX_TABS` streams of events. A network with few displaces the oldest of the network with most."""
 
-    def __init__(self, feed: Feed, login: Login | None, stop: asyncio.Event) -> None:
+    def __init__(self, feed: Feed, login: Login | None, stop_event: asyncio.Event) -> None:
         self._feed = feed
         self._login = login
-        self._stop = stop
+        self._stop_event = stop_event
         self._networks: dict[Request, str] = {}  # by open stream, the oldest first
         self._channels = Channels()
 
@@ -434,11 +434,11 @@ class _Tabs:
 
     def _is_full_for(self, network: str) -> bool:
         """Return True if no stream is free, and no other network has two streams more than this one."""
-        counts = Counter(self._networks.values())
-        return len(self._networks) >= _MAX_TABS and counts[network] + 1 >= max(counts.values())
+        tab_counts = Counter(self._networks.values())
+        return len(self._networks) >= _MAX_TABS and tab_counts[network] + 1 >= max(tab_counts.values())
 
     async def _events(
-        self, request: Request, network: str, key: Hashable, make_source: _MakeSource
+        self, request: Request, network: str, view_key: Hashable, make_source: _MakeSource
     ) -> AsyncIterator[bytes]:
         if self._is_full_for(network):  # other streams may have begun since `answer`
             return
@@ -448,9 +448,9 @@ class _Tabs:
             del self._networks[oldest]  # it ends before its next event, even an empty one
         self._networks[request] = network
         try:
-            async with aclosing(self._channels.follow(key, make_source)) as events:
+            async with aclosing(self._channels.follow(view_key, make_source)) as events:
                 async for event in events:
-                    if self._stop.is_set() or request not in self._networks:
+                    if self._stop_event.is_set() or request not in self._networks:
                         return
                     if not _is_signed_in(request, self._login):
                         yield b"event: expired\ndata: {}\n\n"

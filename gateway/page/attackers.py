@@ -46,30 +46,30 @@ Ask = Callable[..., Fields]
 """Calls a function of `fugu.attackers.described`, or `stored_counts`, by its name with arguments."""
 
 
-def answer(name: str, *args: Any) -> Fields:
+def answer(function_name: str, *args: Any) -> Fields:
     """Call `stored_counts` or the named function of `fugu.attackers.described` in this process."""
-    if name == "stored_counts":
+    if function_name == "stored_counts":
         return stored_counts(*args)
     from fugu.attackers import described  # not for `stored_counts`, as it takes longer to load
 
-    answer: Fields = getattr(described, name)(*args)
+    answer: Fields = getattr(described, function_name)(*args)
     return answer
 
 
-def stored_counts(location: Location, device: str, since: Mapping[tuple[str, str], int]) -> Fields:
+def stored_counts(location: Location, device: str, first_ticks: Mapping[tuple[str, str], int]) -> Fields:
     """Return under `frames` the stored frames of a device's windows by stream, or under `none` the fault.
 
     Args:
         location: the store, which its gateway may use meanwhile.
         device: a name of the fleet.
-        since: the first tick to read, by stream and window.
+        first_ticks: the first tick to read, by stream and window.
     """
     from gateway.store.store import Store  # with the numerical library
 
     frames = defaultdict[str, list[WindowFrame]](list)
     try:
         with contextlib.closing(Store(location, create=False)) as store, store.snapshot():
-            for (stream, window), tick in since.items():
+            for (stream, window), tick in first_ticks.items():
                 stream_id = store.stream_id(device, f"{stream}/{window}")
                 if stream_id is not None:
                     frames[stream] += store.windows.within(stream_id, tick, MAX_TICK)
@@ -95,13 +95,13 @@ class AttackProcess:
         self._is_closed = False
         self._asked_at = self._not_before = float("-inf")
 
-    def ask(self, name: str, *args: Any) -> Fields:
+    def ask(self, function_name: str, *args: Any) -> Fields:
         """Ask, and wait for the answer; under `none` it says that the process has ended or took too long."""
         if time.monotonic() < self._not_before:
             return {"none": "The attackers' process has ended: it is started again in a minute."}
         with contextlib.suppress(EOFError, OSError):
             pipe = self._open_pipe()
-            pipe.send((name, args))
+            pipe.send((function_name, args))
             if pipe.poll(_PATIENCE_SECONDS):
                 self._asked_at = time.monotonic()
                 answer: Fields = pipe.recv()
@@ -147,8 +147,8 @@ def _serve(pipe: Connection) -> None:
     os.nice(_NICE)
     with contextlib.suppress(EOFError, OSError):
         while True:
-            name, args = pipe.recv()
-            pipe.send(answer(name, *args))
+            function_name, args = pipe.recv()
+            pipe.send(answer(function_name, *args))
 
 
 def shift_odds(probability: float, epsilon: float) -> float:
@@ -216,16 +216,16 @@ class AttackView:
         self._has_changed = False
         description = self._description
         ticks = {tick: symbol for tick, (version, symbol) in self._ticks.items() if version == description.version}
-        windows = [self._windows[key] for key in sorted(self._windows, key=lambda window: window[1])]
+        windows = [self._windows[window_key] for window_key in sorted(self._windows, key=lambda window: window[1])]
 
         def ask_update(ask: Ask) -> Fields:
-            head = {"kind": "attack", "stream": description.stream, "version": description.version}
+            common_fields = {"kind": "attack", "stream": description.stream, "version": description.version}
             try:
                 if description.kind == "windows":
-                    return head | _counts_update(description, windows, ask)
-                return head | _symbols_update(description, ticks, ask)
+                    return common_fields | _counts_update(description, windows, ask)
+                return common_fields | _symbols_update(description, ticks, ask)
             except FuguError as error:
-                return head | {"none": str(error)}
+                return common_fields | {"none": str(error)}
 
         return ask_update
 
@@ -238,15 +238,15 @@ def _symbols_update(description: Description, ticks: Mapping[int, _Symbol], ask:
         )
     if not ticks:
         return {"waits": True}
-    first, last = min(ticks), max(ticks)
-    symbols, shifts = zip(*(ticks.get(t, (-1, 0)) for t in range(first, last + 1)), strict=True)
+    first_tick, last_tick = min(ticks), max(ticks)
+    symbols, shifts = zip(*(ticks.get(t, (-1, 0)) for t in range(first_tick, last_tick + 1)), strict=True)
     # A shift only grows, and is not said of a tick without a symbol.
-    times = [tick - shift for tick, shift in enumerate(accumulate(shifts, max), first)]
+    times = [tick - shift for tick, shift in enumerate(accumulate(shifts, max), first_tick)]
     read_words = f"the {len(ticks)} newest symbols that this page received, those after a moment, too"
     read_words += ", and no counts beside them" if description.windows else ""
     texts = {"read": read_words, "alone": ONE_SYMBOL, "alone_read": "the newest symbol and nothing else"}
     answer = ask("read_symbols", description, symbols)
-    return _update(description, answer, (first, last), times, description.states) | texts
+    return _update(description, answer, (first_tick, last_tick), times, description.states) | texts
 
 
 def _counts_update(description: Description, windows: Sequence[WindowFrame], ask: Ask) -> Fields:
@@ -266,8 +266,8 @@ def _counts_update(description: Description, windows: Sequence[WindowFrame], ask
     if len(groups) == 1:
         other_states = [state for x, state in enumerate(description.states) if x not in groups[0]]
         states = [other_states[0] if len(other_states) == 1 else "another state", *states]
-    text = f"the counts of window {name}, one window at a time. It shows the probability that any one tick of the "
-    texts = {"read": f"{text}window was in that state", "alone": ONE_WINDOW}
+    words = f"the counts of window {name}, one window at a time. It shows the probability that any one tick of the "
+    texts = {"read": f"{words}window was in that state", "alone": ONE_WINDOW}
     texts["alone_read"] = "the newest count, and takes ticks for independent"
     times = [f.first + length - f.shift for f in frames]
     return _update(description, answer, (frames[0].first, frames[-1].last), times, states) | texts
@@ -292,8 +292,8 @@ def _update(
         for x, (low, high) in enumerate(zip(lows, highs, strict=True))
     )
     indices = [1] if len(states) == 2 else list(range(min(len(states), _MAX_BANDS)))
-    names = ("low_before", "high_before", "low_alone", "high_alone")
-    rows = {"least": lower_bounds, "most": upper_bounds, **{name: answer[name] for name in names}}
+    bound_names = ("low_before", "high_before", "low_alone", "high_alone")
+    bound_rows = {"least": lower_bounds, "most": upper_bounds, **{name: answer[name] for name in bound_names}}
     is_typical = description.chains is not None and description.chains.kind == "bounded"
     return {
         "attacker": EVERYTHING,
@@ -302,7 +302,7 @@ def _update(
         "states": [states[x] for x in indices],
         "times": [(description.epoch_us + tick * description.period_us) / 1e6 for tick in times],
         **{name: [[round(row[x], 4) for row in answer[name]] for x in indices] for name in ("low", "high")},
-        **{name: [round(row[x], 4) for x in indices] for name, row in rows.items()},
+        **{name: [round(row[x], 4) for x in indices] for name, row in bound_rows.items()},
         "guesses": [states[x] for x in answer["guesses"]],
         "beyond": is_beyond,
     }

@@ -66,8 +66,8 @@ def placed_shares(version: DescribedVersion | None, shares: Mapping[str, float])
 
 
 def _ellipse_fields(grid: PlaceGrid, weights: Sequence[float]) -> dict[str, float]:
-    rows = [row for _, row in grid.cells]
-    middle_latitude = grid.origin[0] + (min(rows) + max(rows) + 1) / 2.0 * grid.step[0]
+    cell_rows = [row for _, row in grid.cells]
+    middle_latitude = grid.origin[0] + (min(cell_rows) + max(cell_rows) + 1) / 2.0 * grid.step[0]
     width = grid.step[1] * METRES_PER_DEGREE * math.cos(math.radians(middle_latitude))
     height = grid.step[0] * METRES_PER_DEGREE
     places = [(column * width, row * height) for column, row in grid.cells]
@@ -181,8 +181,8 @@ class DeviceView:
     def __iter__(self) -> Iterator[Fields]:
         """Yield all kept updates by kind, descriptions first, within a kind and stream in order of arrival."""
         kinds = list(_MAX_MESSAGES)[::-1]
-        for key in sorted(self._messages, key=lambda stream_kind: kinds.index(stream_kind[1])):
-            yield from self._messages[key]
+        for stream_and_kind in sorted(self._messages, key=lambda stream_kind: kinds.index(stream_kind[1])):
+            yield from self._messages[stream_and_kind]
 
     def _read(self, topic: Topic, payload: bytes, heard_at: float) -> Fields | None:
         match topic.kind:
@@ -257,8 +257,8 @@ def _frame_fields(
     """Return a message's fields, with its bytes and the time of its first tick, or of the end of its window."""
     tick = frame.last + 1 if isinstance(frame, WindowFrame) else frame.first
     time = None if version is None else version.time_of(tick, frame.shift)
-    head = {"kind": kind, "version": frame.policy_version, "first": frame.first, "shift": frame.shift}
-    return {**head, **fields, "time": _time_text(time), **_byte_fields(payload)}
+    common_fields = {"kind": kind, "version": frame.policy_version, "first": frame.first, "shift": frame.shift}
+    return {**common_fields, **fields, "time": _time_text(time), **_byte_fields(payload)}
 
 
 def _byte_fields(payload: bytes) -> Fields:
@@ -320,7 +320,7 @@ def _description_fields(description: Description) -> Fields:
         **{name: getattr(description, name) for name in (*names, "protects", "does_not_protect")},
         "of": description.kind,
         "states": description.states[:_MOST_STATES_SHOWN],
-        "labels": [description.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))],
+        "labels": [description.label(symbol) for symbol in range(min(symbols, _MOST_STATES_SHOWN))],
         "guarantee": _promise_fields(description.guarantee),
         "windows_guarantee": description.windows_guarantee and _promise_fields(description.windows_guarantee),
         "flips": () if description.table is None else NoiseTable(description.table).flips,

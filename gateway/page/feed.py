@@ -38,20 +38,20 @@ _ATTACK_SECONDS, _LEDGER_SECONDS, _MEMORY_SECONDS = 1.0, 2.0, 1.0
 class Watcher:
     """A reader of a device's page, in an event loop.
 
-    `waiting` holds updates that were not taken, and drops the oldest when full. `wake` is set while updates wait.
+    `waiting_updates` were not taken yet; of too many the oldest is dropped. `wake` is set while updates wait.
     """
 
     def __init__(self, device: str) -> None:
         self.device = device
-        self.waiting: deque[Fields] = deque(maxlen=_MOST_WAITING)
+        self.waiting_updates: deque[Fields] = deque(maxlen=_MOST_WAITING)
         self.wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     def tell(self, update: Fields) -> None:
         """Add an update to those that wait, from any thread that holds the feed's lock."""
-        if not self.waiting:
+        if not self.waiting_updates:
             self._loop.call_soon_threadsafe(self.wake.set)
-        self.waiting.append(update)
+        self.waiting_updates.append(update)
 
 
 class Feed:
@@ -122,8 +122,8 @@ class Feed:
         with self._link_lock:
             with self._lock:
                 page = self._view.page(query)
-                names = [row["name"] for row in page["rows"]]
-                new_and_removed = self._memory.remember(names, self._watchers)
+                device_names = [row["name"] for row in page["rows"]]
+                new_and_removed = self._memory.remember(device_names, self._watchers)
                 for row in page["rows"]:
                     row["newest"] = self._memory.headlines(row["name"])
             self._subscribe(*new_and_removed)
@@ -157,7 +157,7 @@ class Feed:
                         view.take(Topic(kind, self.fleet, device, ""), *status)
                     for topic, payload in self._memory.messages(device):
                         view.take(topic, payload)
-                watcher.waiting.extend(view)
+                watcher.waiting_updates.extend(view)
             self._subscribe(*new_and_removed)
             if is_first:
                 self.link.subscribe(topics)
@@ -177,8 +177,8 @@ class Feed:
             return updates, [*self._devices[device], *self._memory.histories(device)]
 
     def _take_waiting(self, watcher: Watcher) -> list[Fields]:
-        updates = list(watcher.waiting)
-        watcher.waiting.clear()
+        updates = list(watcher.waiting_updates)
+        watcher.waiting_updates.clear()
         watcher.wake.clear()
         return updates
 
@@ -195,25 +195,25 @@ class Feed:
                 self.link.unsubscribe(frame_topics(self.fleet, watcher.device))
 
     def _subscribe(self, new_devices: Iterable[str], removed_devices: Iterable[str]) -> None:
-        self.link.unsubscribe([topic for name in removed_devices for topic in report_topics(self.fleet, name)])
-        self.link.subscribe([topic for name in new_devices for topic in report_topics(self.fleet, name)])
+        self.link.unsubscribe([topic for device in removed_devices for topic in report_topics(self.fleet, device)])
+        self.link.subscribe([topic for device in new_devices for topic in report_topics(self.fleet, device)])
 
     def _remember_devices(self) -> None:
         """Remember the first devices of the fleet while there is room; without room, forget some."""
         with self._link_lock:
             with self._lock:
                 self._memory.read()
-                names = [] if self._memory.is_full else self._view.names(MOST_REMEMBERED)
-                new_and_removed = self._memory.remember(names, self._watchers)
+                device_names = [] if self._memory.is_full else self._view.names(MOST_REMEMBERED)
+                new_and_removed = self._memory.remember(device_names, self._watchers)
                 self._memory_changes = self._memory.changes
             self._subscribe(*new_and_removed)
 
     def _on_messages(self, messages: list[Message]) -> None:
         now = time.time()
         with self._lock:
-            for name, payload, _ in messages:
+            for topic_text, payload, _ in messages:
                 try:
-                    topic = parse_topic(name)
+                    topic = parse_topic(topic_text)
                     if topic.kind in _FLEET_KINDS:
                         self._view.take(topic, payload, now)
                     elif topic.kind == "release":
@@ -276,10 +276,10 @@ class Feed:
             return
         frame = ReleaseFrame.decode(payload)
         fields = {name: str(value) if name in ("time", "since") else value for name, value in frame.flat().items()}
-        numbers = {"values": frame.values, "low_values": frame.low, "high_values": frame.high}
-        key = (frame.audience, frame.name, frame.entry)
-        self._releases.pop(key, None)
-        self._releases[key] = {**fields, **numbers, "condition": frame.condition}
+        value_fields = {"values": frame.values, "low_values": frame.low, "high_values": frame.high}
+        release_key = (frame.audience, frame.name, frame.entry)
+        self._releases.pop(release_key, None)
+        self._releases[release_key] = {**fields, **value_fields, "condition": frame.condition}
         if len(self._releases) > _MOST_RELEASES:
             del self._releases[next(iter(self._releases))]
         self._release_changes += 1

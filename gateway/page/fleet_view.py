@@ -140,11 +140,11 @@ class FleetView:
         rows = [row for row in all_rows if query.condition in ("", row[0]) and search in row[1].name.lower()]
         pages = max(1, -(-len(rows) // PAGE_ROWS))
         page = min(max(query.page, 0), pages - 1)
-        counts = Counter(condition for condition, _ in all_rows)
+        condition_counts = Counter(condition for condition, _ in all_rows)
         policies = Counter(member.running for _, member in all_rows if member.running is not None)
         return {
             "total": len(all_rows),
-            "counts": {condition: counts[condition] for condition in _CONDITIONS},
+            "counts": {condition: condition_counts[condition] for condition in _CONDITIONS},
             "matching": len(rows),
             "page": page,
             "pages": pages,

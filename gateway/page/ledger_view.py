@@ -63,13 +63,13 @@ class LedgerView:
         """Return each audience's used and remaining budget for a device's streams, or the fault in `problem`."""
         return self._cached(("budgets", device), lambda ledger: self._read_budgets(ledger, device))
 
-    def _cached(self, key: object, query: Callable[[Ledger], Fields]) -> Fields:
+    def _cached(self, query_key: object, query: Callable[[Ledger], Fields]) -> Fields:
         with self._lock:
-            read_at, answer = self._answers.pop(key, (-math.inf, {}))
+            read_at, answer = self._answers.pop(query_key, (-math.inf, {}))
             if time.monotonic() - read_at >= _FRESH_SECONDS:
                 answer = self._ask_ledger(query)
                 read_at = time.monotonic()
-            self._answers[key] = read_at, answer
+            self._answers[query_key] = read_at, answer
             if len(self._answers) > _MAX_ANSWERS:
                 del self._answers[next(iter(self._answers))]
             return answer
@@ -87,23 +87,23 @@ class LedgerView:
 
     def _read_page(self, ledger: Ledger, audience: str, below_number: int) -> Fields:
         shown_audience = self.audience or audience or None
-        with ledger.snapshot() as rows:
-            all_entries = rows.newest_entries(shown_audience, below_number, PAGE_ENTRIES + 1)
+        with ledger.snapshot() as snapshot:
+            all_entries = snapshot.newest_entries(shown_audience, below_number, PAGE_ENTRIES + 1)
             entries = all_entries[:PAGE_ENTRIES]
-            groups = {number: rows.group(number) for number in {row[-1] for row in entries}}
-            audiences = [self.audience] if self.audience else sorted({*rows.audiences(), SITE})
+            groups = {group_number: snapshot.group(group_number) for group_number in {entry[-1] for entry in entries}}
+            audiences = [self.audience] if self.audience else sorted({*snapshot.audiences(), SITE})
         return {
             "audiences": audiences,
-            "entries": [self._entry_fields(row, groups[row[-1]]) for row in entries],
+            "entries": [self._entry_fields(entry, groups[entry[-1]]) for entry in entries],
             "more": len(all_entries) > PAGE_ENTRIES,
-            "limit": no_release_before(limit) if (limit := ledger.binding.not_before_us) else "",
+            "limit": no_release_before(not_before_us) if (not_before_us := ledger.binding.not_before_us) else "",
         }
 
-    def _entry_fields(self, row: tuple[Any, ...], group: tuple[int, str, int]) -> Fields:
+    def _entry_fields(self, entry: tuple[Any, ...], group: tuple[int, str, int]) -> Fields:
         devices, device, charge = group
         return {
-            **dict(zip(_ENTRY_FIELDS, row, strict=False)),
-            **{"time": instant_text(instant(row[4])), "devices": devices, "charge": nats(charge)},
+            **dict(zip(_ENTRY_FIELDS, entry, strict=False)),
+            **{"time": instant_text(instant(entry[4])), "devices": devices, "charge": nats(charge)},
             # An audience learns how many devices a release is about, and not which.
             "device": device if devices == 1 and self.audience is None else "",
         }

@@ -58,9 +58,9 @@ class Login:
         self, file: Path, session_seconds: float = SESSION_SECONDS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         try:
-            kind, salt, digest = file.read_text().splitlines()[0].split("$")
+            hash_kind, salt, digest = file.read_text().splitlines()[0].split("$")
             self._salt, self._digest = base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True)
-            if kind != "scrypt" or len(self._digest) != 64:
+            if hash_kind != "scrypt" or len(self._digest) != 64:
                 raise ValueError
         except OSError as error:
             raise FuguError(f"cannot read the file of the password: {error.strerror}") from None
@@ -85,11 +85,11 @@ class Login:
         if not hmac.compare_digest(_hash(password, self._salt), self._digest):
             self._note_failure(network_of(peer))
             return None
-        name = secrets.token_urlsafe(32)
+        session_name = secrets.token_urlsafe(32)
         if len(self._sessions) >= _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]  # the oldest, which ends first
-        self._sessions[_session_key(name)] = self._clock() + self.session_seconds
-        return name
+        self._sessions[_session_key(session_name)] = self._clock() + self.session_seconds
+        return session_name
 
     def knows(self, session: str) -> bool:
         """Return True if there is a session of this name that has not expired."""

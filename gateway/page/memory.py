@@ -84,9 +84,9 @@ def report_numbers(report: Estimate | WindowCount, windows: Iterable[DescribedWi
         return None
     names = tuple(report.labels()) or (" or ".join(report.states),)
     columns = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
-    rows = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in intervals[columns]]
-    numbers = tuple((value, low, high) for value, low, high in rows)
-    return ReportNumbers(report.window, time, names[columns], _SHARE, numbers, report.useful)
+    shares = [[min(max(bound / report.observed, 0.0), 1.0) for bound in interval] for interval in intervals[columns]]
+    share_intervals = tuple((share, low, high) for share, low, high in shares)
+    return ReportNumbers(report.window, time, names[columns], _SHARE, share_intervals, report.useful)
 
 
 class Memory:
@@ -115,16 +115,16 @@ class Memory:
         return new_names, [name for name in old_names if name not in self._devices]
 
     def _shrink(self, exempt: Container[str]) -> None:
-        numbers = self._size()
-        for name in [name for name in self._devices if name not in exempt]:
-            if len(self._devices) <= MOST_REMEMBERED and numbers <= _MOST_NUMBERS:
+        number_count = self._size()
+        for device in [device for device in self._devices if device not in exempt]:
+            if len(self._devices) <= MOST_REMEMBERED and number_count <= _MOST_NUMBERS:
                 return
-            numbers -= sum(stream.size for stream in self._devices.pop(name).values())
+            number_count -= sum(stream.size for stream in self._devices.pop(device).values())
         for streams in self._devices.values():
             for stream in streams.values():
-                if numbers <= _MOST_NUMBERS:
+                if number_count <= _MOST_NUMBERS:
                     return
-                numbers -= stream.size
+                number_count -= stream.size
                 stream.forget()
 
     def _size(self) -> int:
@@ -183,19 +183,19 @@ class _Stream:
         return sum(map(len, self._all_rows))
 
     def take_message(self, topic: Topic, payload: bytes) -> None:
-        key: str = topic.kind
+        message_key: str = topic.kind
         if topic.kind == "description":
             # Only what the page needs is kept of a description: there may be thousands of streams.
             if (description := Descriptions().store(topic, payload)) is None:
                 return
             promise, ticks = description.guarantee, description.guarantee.stretch_ticks
-            names = (stretch.name for stretch in promise.stretches if stretch.ticks == ticks > 1)
+            stretch_names = (stretch.name for stretch in promise.stretches if stretch.ticks == ticks > 1)
             self._windows = description.windows
             self._promise = {
                 "epsilon": promise.epsilon,
                 "ticks": ticks,
                 "period": description.period_seconds,
-                "name": next(names, None),
+                "name": next(stretch_names, None),
                 "when": promise.when,
                 "conditions": [shared.condition for shared in description.sums],
             }
@@ -203,10 +203,10 @@ class _Stream:
             self._unread_payload = payload
         else:
             report = WindowCount.decode(payload)
-            key += report.window
+            message_key += report.window
             self._keep_report(report_numbers(report, self._windows))
-        if key in self.newest or len(self.newest) < _MOST_STREAMS:
-            self.newest[key] = topic, payload
+        if message_key in self.newest or len(self.newest) < _MOST_STREAMS:
+            self.newest[message_key] = topic, payload
 
     def forget(self) -> None:
         """Forget the history, and keep the newest values."""
@@ -269,14 +269,14 @@ class _Series:
     def add(self, report: ReportNumbers) -> None:
         self.newest = report
         width = 1 + 3 * len(report.names)
-        for (step, span), rows in zip(TIERS, self.tiers, strict=True):
-            while rows and (rows[-width] // step >= report.time // step):
-                del rows[-width:]
-            rows.extend((report.time, *chain(*report.numbers)))
+        for (step, span), tier in zip(TIERS, self.tiers, strict=True):
+            while tier and (tier[-width] // step >= report.time // step):
+                del tier[-width:]
+            tier.extend((report.time, *chain(*report.numbers)))
             expired = 0
-            while rows[expired] < report.time - span:
+            while tier[expired] < report.time - span:
                 expired += width
-            del rows[:expired]
+            del tier[:expired]
 
     def append_later(self, other_series: _Series) -> None:
         """Append the later rows of another series. If its names or unit differ, take all its rows instead."""
@@ -284,10 +284,10 @@ class _Series:
             self.tiers, self.newest = other_series.tiers, other_series.newest
             return
         width = 1 + 3 * len(self.newest.names)
-        for rows, later_rows in zip(self.tiers, other_series.tiers, strict=True):
+        for tier, later_rows in zip(self.tiers, other_series.tiers, strict=True):
             for offset in range(0, len(later_rows), width):
-                if not rows or later_rows[offset] > rows[-width]:
-                    rows.extend(later_rows[offset : offset + width])
+                if not tier or later_rows[offset] > tier[-width]:
+                    tier.extend(later_rows[offset : offset + width])
         if other_series.newest.time > self.newest.time:
             self.newest = other_series.newest
 

@@ -51,7 +51,7 @@ async def _serve_page(settings: PageSettings, listener: socket.socket | None, pa
     connections = Connections(listener or _listen(settings))
     login = None if settings.page.login_file is None else Login(settings.page.login_file, settings.page.session_seconds)
     hosts = {host, "localhost", "127.0.0.1", "[::1]"} if login is None and not settings.page.ingress else set[str]()
-    stop = asyncio.Event()
+    stop_event = asyncio.Event()
     feed = Feed(settings.fleet, settings.broker, LedgerView(settings.ledger, settings.page.audience), settings.store)
     app = application(
         feed,
@@ -59,7 +59,7 @@ async def _serve_page(settings: PageSettings, listener: socket.socket | None, pa
         login=login,
         hosts=[*hosts, *(f"{name}:{port}" for name in hosts)],  # without the port if it is the scheme's own
         secure=settings.page.tls_cert is not None,
-        stop=stop,
+        stop_event=stop_event,
         ingress=SUPERVISOR if settings.page.ingress else None,
     )
     config = uvicorn.Config(
@@ -77,7 +77,7 @@ async def _serve_page(settings: PageSettings, listener: socket.socket | None, pa
     server = uvicorn.Server(config)
 
     def stop_server() -> None:
-        stop.set()
+        stop_event.set()
         server.should_exit = True
         if parent is not None:
             loop.remove_reader(parent.fileno())

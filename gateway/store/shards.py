@@ -22,7 +22,7 @@ from pathlib import Path
 from fugu.contract.errors import UsageError
 from fugu.mqtt import Broker
 
-__all__ = ["MOST_SHARDS", "Shard", "numbered", "own_account", "read_role"]
+__all__ = ["MOST_SHARDS", "Shard", "numbered_path", "own_account", "read_role"]
 
 
 MOST_SHARDS = 256
@@ -62,7 +62,7 @@ def read_role(role: str) -> tuple[int, Shard | None]:
     return shard_count, shard
 
 
-def numbered(file: str, index: int | str) -> str:
+def numbered_path(file: str, index: int | str) -> str:
     """The path of a shard's file beside the gateway's: the index, or `%i`, is put before the ending of the name."""
     path = Path(file)
     return str(path.with_name(f"{path.stem}-{index}{path.suffix}"))
@@ -71,7 +71,7 @@ def numbered(file: str, index: int | str) -> str:
 def own_account(gateway: Broker, index: int) -> Broker | None:
     """The connection of a shard with an account of its own; `None` if the account has no files, or one is missing."""
     paths = (gateway.password_file, gateway.cert_file, gateway.key_file)
-    files = [None if file is None else numbered(file, index) for file in paths]
+    files = [None if file is None else numbered_path(file, index) for file in paths]
     if not any(files) or not all(Path(file).exists() for file in files if file is not None):
         return None
     username = None if gateway.username is None else f"{gateway.username}-{index}"

@@ -149,7 +149,7 @@ def test_a_search_for_a_word_of_another_view_shows_the_fleet() -> None:
     async def scene() -> None:
         feed = Feed("home", Broker(port=free_port()), LedgerView(None))
         with Connections(socket.create_server(("127.0.0.1", 0))) as connections:
-            app = application(feed, connections, login=None, hosts=[], secure=False, stop=asyncio.Event())
+            app = application(feed, connections, login=None, hosts=[], secure=False, stop_event=asyncio.Event())
             events: asyncio.Queue[bytes] = asyncio.Queue()
 
             async def send(message: Any) -> None:
