@@ -14,7 +14,7 @@ from fugu.contract._document import FORMAT_NAME, Document, Printable, refusal
 from fugu.contract.chains import ChainClass
 from fugu.contract.dating import Dated, dates_of
 from fugu.contract.discretisers import Cells, Label
-from fugu.contract.errors import RangeError
+from fugu.contract.errors import range_error
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.groups import SharedWindow
 from fugu.contract.history import UNCHANGED, History
@@ -293,7 +293,7 @@ class DescribedVersion(Document):
         """
         symbol_count = len(self.states) if self.table is None else len(self.table[0]) + 1
         if not 0 <= symbol < symbol_count:
-            raise RangeError(f"symbol {symbol} is none of the stream's {symbol_count}")
+            raise range_error(f"symbol {symbol} is none of the stream's {symbol_count}")
         return self.states[symbol] if symbol_count == len(self.states) else f"symbol {symbol}"
 
 

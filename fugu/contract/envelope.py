@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 
 import msgpack
 
-from fugu.contract.errors import RangeError
+from fugu.contract.errors import range_error
 from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, check_size, frozen, unpack_payload
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Envelope(Message):
 
     def _check_consistency(self) -> None:
         if len({signature.key for signature in self.signatures}) != len(self.signatures):
-            raise RangeError("an envelope with two signatures of one key")
+            raise range_error("an envelope with two signatures of one key")
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:

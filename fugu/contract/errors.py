@@ -13,9 +13,7 @@ __all__ = [
     "FrameError",
     "FuguError",
     "GuaranteeError",
-    "LengthError",
     "PolicyError",
-    "RangeError",
     "Reason",
     "RefusedError",
     "StatusCode",
@@ -23,7 +21,9 @@ __all__ = [
     "TrustError",
     "UsageError",
     "cause",
+    "length_error",
     "printable",
+    "range_error",
     "refuse_unprintable",
 ]
 
@@ -123,12 +123,14 @@ class FrameError(FuguError, reason=Reason.MALFORMED):
     """A payload is no valid message; the reason says what is wrong."""
 
 
-class RangeError(FrameError, reason=Reason.OUT_OF_RANGE):
-    """A value of a message is not one that its field may have, or contradicts another value."""
+def range_error(text: str) -> FrameError:
+    """Return the error about a value that its field may not have, or that contradicts another value."""
+    return FrameError(text, Reason.OUT_OF_RANGE)
 
 
-class LengthError(FrameError, reason=Reason.WRONG_LENGTH):
-    """A part of a message is too long or too short."""
+def length_error(text: str) -> FrameError:
+    """Return the error about a part of a message that is too long or too short."""
+    return FrameError(text, Reason.WRONG_LENGTH)
 
 
 class TrustError(FuguError, reason=Reason.MALFORMED):

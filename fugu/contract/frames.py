@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 
 import msgpack
 
-from fugu.contract.errors import LengthError, RangeError, StatusCode
+from fugu.contract.errors import StatusCode, length_error, range_error
 from fugu.contract.message import (
     Binary,
     Field,
@@ -76,7 +76,7 @@ class _Choice(FieldType):
         if type(value) is not int or value not in self.numbers:
             integer(value, self.numbers[0], self.numbers[-1], name)
             *first_numbers, last_number = map(str, self.numbers)
-            raise RangeError(f"{name} {value} is not {', '.join(first_numbers)} or {last_number}")
+            raise range_error(f"{name} {value} is not {', '.join(first_numbers)} or {last_number}")
 
     def schema(self) -> Schema:
         return {"type": "integer", "enum": list(self.numbers)}
@@ -144,7 +144,7 @@ class SymbolFrame(Message):
         if self.padding + len(self.symbols) > MAX_FRAME_TICKS:
             integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
         if self.symbols.translate(None, _SYMBOLS_OF_BITS[self.bits]):
-            raise RangeError(f"symbol {max(self.symbols)} does not fit into {self.bits} bits")
+            raise range_error(f"symbol {max(self.symbols)} does not fit into {self.bits} bits")
         check_ticks(self.previous, self.first, self.last, self.shift)
 
     @property
@@ -169,7 +169,7 @@ class SymbolFrame(Message):
         binary(packed, packed_size, packed_size, "symbols")
         symbols = b"".join(map(_symbols_of_bytes(bits).__getitem__, packed))
         if any(symbols[symbol_count:]):
-            raise RangeError("the padding of a frame holds symbols")
+            raise range_error("the padding of a frame holds symbols")
         return cls(version, previous, first_tick, symbols[:symbol_count], padding, bits, shift)
 
 
@@ -182,7 +182,7 @@ class Gap(Message):
 
     def _check_consistency(self) -> None:
         if self.after >= self.through:
-            raise RangeError(f"gap from {self.after} to {self.through} is empty")
+            raise range_error(f"gap from {self.after} to {self.through} is empty")
 
 
 @frozen
@@ -217,7 +217,7 @@ class Committed(Message):
 
     def _check_consistency(self) -> None:
         if len(self.tag) not in (0, _TAG_BYTES):
-            raise LengthError(f"tag has length {len(self.tag)}, not 0 or {_TAG_BYTES}")
+            raise length_error(f"tag has length {len(self.tag)}, not 0 or {_TAG_BYTES}")
 
     def with_tag(self, tag_key: bytes, fleet: str, device: str) -> Self:
         """Return the message with its tag under a key of 32 bytes."""
@@ -275,11 +275,11 @@ def _tag(tag_key: bytes, fleet: str, device: str, message: Committed) -> bytes:
 def check_ticks(previous: int, first: int, last: int, shift: int) -> None:
     """Refuse a frame whose ticks contradict one another."""
     if previous >= first:
-        raise RangeError(f"previous tick {previous} is not before the first tick {first}")
+        raise range_error(f"previous tick {previous} is not before the first tick {first}")
     if shift > first:
-        raise RangeError(f"shift {shift} is above the first tick {first}")
+        raise range_error(f"shift {shift} is above the first tick {first}")
     if last > MAX_TICK:
-        raise RangeError(f"last tick {last} is above {MAX_TICK}")
+        raise range_error(f"last tick {last} is above {MAX_TICK}")
 
 
 def symbol_bits(symbols: int) -> int:
@@ -341,7 +341,7 @@ class WindowFrame(Message):
         if self.observed > self.length:
             integer(self.observed, 1, self.length, "observed")
         if self.previous >= self.index:
-            raise RangeError(f"previous index {self.previous} is not before the index {self.index}")
+            raise range_error(f"previous index {self.previous} is not before the index {self.index}")
         check_ticks(-1, self.first, self.last, self.shift)
 
     @property

@@ -20,7 +20,7 @@ from typing import Annotated, Literal, Self, get_args
 import msgpack
 
 from fugu.contract.envelope import signed_bytes
-from fugu.contract.errors import LengthError, RangeError
+from fugu.contract.errors import length_error, range_error
 from fugu.contract.frames import MAX_COUNTS, MAX_TICK, MAX_WINDOW_TICKS, TICK, WINDOW_NAME_PATTERN, PolicyVersion
 from fugu.contract.message import (
     Binary,
@@ -137,9 +137,9 @@ class Report(Message):
 
     def _check_consistency(self) -> None:
         if self.previous >= self.number:
-            raise RangeError(f"previous {self.previous} is not before the number {self.number}")
+            raise range_error(f"previous {self.previous} is not before the number {self.number}")
         if not len(self.parts) == MASK_BYTES * len(self.observed) == MASK_BYTES * self.sealed.count:
-            raise LengthError("not as many parts as masks and numbers of ticks")
+            raise length_error("not as many parts as masks and numbers of ticks")
 
 
 @frozen
@@ -220,7 +220,7 @@ class OpeningAnswer(Message):
 
     def _check_consistency(self) -> None:
         if bool(self.sums) == bool(self.reason) or len(self.sums) % MASK_BYTES:
-            raise LengthError("an answer has either sums of 8 bytes or a reason")
+            raise length_error("an answer has either sums of 8 bytes or a reason")
 
     @property
     def members(self) -> list[int]:

@@ -30,7 +30,7 @@ from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fugu.contract._document import refusal
-from fugu.contract.errors import FrameError, LengthError, refuse_unprintable
+from fugu.contract.errors import FrameError, length_error, refuse_unprintable
 from fugu.contract.message import Schema, check_size, check_type
 from fugu.contract.sentences import instant_text, read_instant, unix_us
 
@@ -144,7 +144,7 @@ class JsonMessage:
         labels = cls.read_labels(fields)
         for name, column in cls.columns.items():
             if name != column and name in fields:
-                raise LengthError(f"{name}: is no key of this")
+                raise length_error(f"{name}: is no key of this")
             if get_origin(_fields(cls)[name].annotation) is dict:
                 column_names = [column_name for column_name in fields if column_name.startswith(f"{column}_")]
                 fields[name] = {column_name[len(column) + 1 :]: fields.pop(column_name) for column_name in column_names}
@@ -205,7 +205,7 @@ def _description(cls: type[JsonMessage], name: str) -> Schema:
 
 def _refuse_missing(name: str, fields: Mapping[str, Any]) -> None:
     if name not in fields:
-        raise LengthError(f"{name[:80]}: is missing")
+        raise length_error(f"{name[:80]}: is missing")
 
 
 def _refuse_constant(_text: str) -> None:

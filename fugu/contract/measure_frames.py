@@ -3,7 +3,7 @@
 import struct
 from typing import Annotated, Any, NamedTuple, Self
 
-from fugu.contract.errors import LengthError, RangeError
+from fugu.contract.errors import length_error, range_error
 from fugu.contract.frames import First, PolicyVersion, Previous, Shift, SymbolFrame, WindowFrame, check_ticks
 from fugu.contract.message import (
     Binary,
@@ -117,11 +117,11 @@ class MeasureFrame(Message):
         form = _record(dimensions)
         binary(points, form.size, MAX_MEASURE_TICKS * form.size, "points")
         if len(points) % form.size:
-            raise LengthError("the points of a frame end in the middle of one")
+            raise length_error("the points of a frame end in the middle of one")
         ticks = len(points) // form.size
         integer(drawn_ticks, 1, ticks, "count")
         if any(points[drawn_ticks * form.size :]):
-            raise RangeError("the padding of a frame holds points")
+            raise range_error("the padding of a frame holds points")
         records = form.iter_unpack(points[: drawn_ticks * form.size])
         released = tuple(Released(table, tuple(point)) for table, *point in records)
         return cls(version, previous, first_tick, dimensions, released, ticks - drawn_ticks, shift)

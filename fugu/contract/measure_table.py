@@ -23,7 +23,7 @@ from itertools import pairwise
 from operator import or_
 from typing import Annotated, Any, Self
 
-from fugu.contract.errors import FrameError, RangeError
+from fugu.contract.errors import FrameError, range_error
 from fugu.contract.frames import MAX_TICK, TICK, PolicyVersion
 from fugu.contract.measure_frames import Point
 from fugu.contract.message import (
@@ -75,18 +75,18 @@ class Staircase:
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio < 1:
-            raise RangeError("the ratio of a staircase is not between 0 and 1")
+            raise range_error("the ratio of a staircase is not between 0 and 1")
         half_count, is_odd = divmod(len(self.vertices), 2)
         if is_odd or half_count < 1 or len({len(vertex) for vertex in self.vertices}) != 1:
-            raise RangeError("a hull has an even number of vertices, of equal dimensions")
+            raise range_error("a hull has an even number of vertices, of equal dimensions")
         opposite = tuple(tuple(-coordinate for coordinate in vertex) for vertex in self.vertices)
         if opposite != self.vertices[half_count:] + self.vertices[:half_count]:
-            raise RangeError("the hull is not symmetric about 0")
+            raise range_error("the hull is not symmetric about 0")
         if half_count == 1:
             if not any(self.vertices[0]):
-                raise RangeError("the hull is a point")
+                raise range_error("the hull is a point")
         elif len(self.vertices[0]) != 2 or not self._is_convex():
-            raise RangeError("the hull is no convex polygon in the plane, counter-clockwise")
+            raise range_error("the hull is no convex polygon in the plane, counter-clockwise")
 
     def _is_convex(self) -> bool:
         """True if half a turn is made from the first vertex to its negative, with every corner to the left."""
@@ -269,11 +269,11 @@ class StaircaseNoise:
         check_dimensions((*self.noise.vertices, self.low, self.high), "a vertex or corner")
         length(self.noise.vertices, 2, MOST_VERTICES, "vertices")
         if any(low > high for low, high in zip(self.low, self.high, strict=True)):
-            raise RangeError("the box is empty")
+            raise range_error("the box is empty")
         if self.noise.ratio.denominator > MOST_RATIO:
-            raise RangeError("the ratio of the staircase has too many digits")
+            raise range_error("the ratio of the staircase has too many digits")
         if (1 - self.noise.ratio) * _MAX_SHELLS < 1:
-            raise RangeError(f"the ratio of the staircase is within 1/{_MAX_SHELLS} of 1: draws would take long")
+            raise range_error(f"the ratio of the staircase is within 1/{_MAX_SHELLS} of 1: draws would take long")
 
     def draw(self, centre: Point, uniform: Below) -> Point:
         """Draw the point to release around a centre."""

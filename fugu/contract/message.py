@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 import msgpack
 
-from fugu.contract.errors import FrameError, LengthError, RangeError, Reason
+from fugu.contract.errors import FrameError, Reason, length_error, range_error
 
 __all__ = [
     "Binary",
@@ -104,9 +104,9 @@ class Text(FieldType):
     def check(self, value: Any, name: str) -> None:
         length(check_type(value, str, name, "a string"), self.low, self.high, name)
         if self.pattern and not re.fullmatch(self.pattern, value):
-            raise RangeError(f"{name} is not of the form {self.pattern}")
+            raise range_error(f"{name} is not of the form {self.pattern}")
         if not value.isprintable():
-            raise RangeError(f"{name} is not printable")
+            raise range_error(f"{name} is not printable")
 
     def schema(self) -> Schema:
         schema: Schema = {"type": "string", "minLength": self.low, "maxLength": self.high}
@@ -123,7 +123,7 @@ class Word(FieldType):
     def check(self, value: Any, name: str) -> None:
         check_type(value, str, name, "a string")
         if value not in self.words:
-            raise RangeError(f"{name} is none of {', '.join(self.words)}")
+            raise range_error(f"{name} is none of {', '.join(self.words)}")
 
     def read(self, value: Any, name: str) -> str:
         self.check(value, name)
@@ -180,7 +180,7 @@ class Many(FieldType):
         if self.ordered and isinstance(self.element_type, Word):
             indices = [self.element_type.words.index(word) for word in value]
             if indices != sorted(set(indices)):
-                raise RangeError(f"{name} are not in order, or one is there twice")
+                raise range_error(f"{name} are not in order, or one is there twice")
 
     def read(self, value: Any, name: str) -> tuple[Any, ...]:
         check_type(value, list, name, "an array")
@@ -324,7 +324,7 @@ def checked_row(value: Any, field_count: int, name: str) -> list[Any]:
     """Return a decoded array; FrameError unless it is an array of `field_count` fields."""
     fields: list[Any] = check_type(value, list, name, "an array")
     if len(fields) != field_count:
-        raise LengthError(f"{name} has {len(fields)} fields, not {field_count}")
+        raise length_error(f"{name} has {len(fields)} fields, not {field_count}")
     return fields
 
 
@@ -367,19 +367,19 @@ def integer(value: Any, low: int, high: int, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise FrameError(f"{name} is {type(value).__name__}, not an integer", Reason.WRONG_TYPE)
     if not low <= value <= high:
-        raise RangeError(f"{name} {value} is not in {low}..{high}")
+        raise range_error(f"{name} {value} is not in {low}..{high}")
 
 
 def length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str) -> None:
     """Refuse a length outside low..high."""
     if not low <= len(value) <= high:
-        raise LengthError(f"{name} has length {len(value)}, not {low}..{high}")
+        raise length_error(f"{name} has length {len(value)}, not {low}..{high}")
 
 
 def check_size(payload: bytes, max_bytes: int, subject: str) -> None:
     """Refuse a payload of more than `max_bytes` bytes; `subject` is its name in the error."""
     if len(payload) > max_bytes:
-        raise LengthError(f"{subject} of {len(payload)} bytes; at most {max_bytes} are allowed")
+        raise length_error(f"{subject} of {len(payload)} bytes; at most {max_bytes} are allowed")
 
 
 def binary(value: Any, low: int, high: int, name: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from fugu.contract.errors import LengthError, RangeError
+from fugu.contract.errors import length_error, range_error
 from fugu.contract.measure_frames import Point
 from fugu.contract.message import length
 
@@ -101,7 +101,7 @@ def check_dimensions(points: tuple[Point, ...], name: str) -> None:
     """Refuse points of different dimensions with a FrameError."""
     for point in points:
         if len(point) != len(points[0]):
-            raise LengthError(f"{name} has {len(point)} dimensions beside {len(points[0])}")
+            raise length_error(f"{name} has {len(point)} dimensions beside {len(points[0])}")
 
 
 def _check_symbols(table: NoiseTable) -> None:
@@ -126,9 +126,9 @@ def _check_points(table: NoiseTable) -> None:
     length(table.rows, 2, MAX_TABLE_STATES, "rows")
     check_dimensions(table.points, "a point")
     if len(set(table.points)) != len(table.points):
-        raise RangeError("a table names a point twice")
+        raise range_error("a table names a point twice")
     for row in table.rows:
         if len(row) != len(table.points) - 1:
-            raise LengthError(f"{len(row)} thresholds for {len(table.points)} points")
+            raise length_error(f"{len(row)} thresholds for {len(table.points)} points")
         if any(low >= high for low, high in pairwise((0, *row, SCALE))):
-            raise RangeError("thresholds must increase strictly: an empty cell would reveal its state")
+            raise range_error("thresholds must increase strictly: an empty cell would reveal its state")

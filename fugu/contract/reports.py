@@ -16,7 +16,7 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 from pydantic.dataclasses import dataclass
 
 from fugu.contract._document import FORMAT_NAME
-from fugu.contract.errors import LengthError, RangeError
+from fugu.contract.errors import length_error, range_error
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN, WindowFrame
 from fugu.contract.json_message import DISTINCT, PRINTABLE, JsonMessage, Label, Numbers, Time, read_object
 from fugu.contract.losses import Adversary
@@ -54,7 +54,7 @@ __all__ = [
 def _check_intervals(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
     """Refuse values that do not each lie in their own interval."""
     if not all(lowest <= value <= highest for lowest, value, highest in zip(low, values, high, strict=True)):
-        raise RangeError("a value is not inside its interval")
+        raise range_error("a value is not inside its interval")
 
 
 CONFIDENCE = 0.95
@@ -122,9 +122,9 @@ class StateEstimate(JsonMessage):
     def __post_init__(self) -> None:
         _check_times(self.since, self.time)
         if self.state not in self.shares:
-            raise RangeError("state is none of those that have a share")
+            raise range_error("state is none of those that have a share")
         if abs(sum(self.shares.values()) - 1.0) > _SLACK:
-            raise RangeError(f"shares sum to {sum(self.shares.values())}")
+            raise range_error(f"shares sum to {sum(self.shares.values())}")
 
 
 _LAG = Annotated[StrictInt, Field(ge=1, le=MAX_FRAME_TICKS), "The number of later ticks whose points were used."]
@@ -162,7 +162,7 @@ class PlaceEstimate(JsonMessage):
 
     def __post_init__(self) -> None:
         if self.semi_minor > self.semi_major:
-            raise RangeError("semi_minor is above semi_major")
+            raise range_error("semi_minor is above semi_major")
 
 
 @dataclass(frozen=True)
@@ -285,15 +285,15 @@ class WindowCount(JsonMessage):
             return blocks
         labels = () if "value" in fields else fields.get("states")
         if isinstance(labels, list) and len(labels) == 1:
-            raise LengthError("one number is called value, without the name of a state")
+            raise length_error("one number is called value, without the name of a state")
         return labels
 
     def __post_init__(self) -> None:
         _check_times(self.since, self.time)
         if self.blocks and len(self.values) != len(self.blocks):
-            raise LengthError(f"{len(self.values)} values of {len(self.blocks)} blocks")
+            raise length_error(f"{len(self.values)} values of {len(self.blocks)} blocks")
         if not self.blocks and len(self.values) not in (1, len(self.states)):
-            raise LengthError(f"{len(self.values)} values beside {len(self.states)} states")
+            raise length_error(f"{len(self.values)} values beside {len(self.states)} states")
         _check_intervals(self.values, self.low, self.high)
 
 
@@ -310,7 +310,7 @@ def decode_estimate(payload: bytes) -> Estimate:
 
 def _check_times(since: datetime, time: datetime) -> None:
     if unix_us(since) > unix_us(time):
-        raise RangeError("since is after time")
+        raise range_error("since is after time")
 
 
 Noise = Literal["discrete-laplace", "device-windows", "mixed"]
@@ -413,11 +413,11 @@ class ReleaseFrame(JsonMessage):
             length(getattr(self, name), value_count, value_count, name)
         _check_intervals(self.values, self.low, self.high)
         if str(Fraction(self.scale)) != self.scale:
-            raise RangeError(f"scale {self.scale} is not in lowest terms")
+            raise range_error(f"scale {self.scale} is not in lowest terms")
         if unix_us(self.since) >= unix_us(self.time):
-            raise RangeError("since is not before time")
+            raise range_error("since is not before time")
         if self.unit != self.asked.unit:
-            raise RangeError(f"unit is not {self.asked.unit}")
+            raise range_error(f"unit is not {self.asked.unit}")
 
     @property
     def asked(self) -> Query:
@@ -492,7 +492,7 @@ class Health(JsonMessage):
     def __post_init__(self) -> None:
         codes = [alarm.code for alarm in self.alarms]
         if codes != sorted(set(codes), key=list(AlarmCode).index):
-            raise RangeError("alarms are not in their order, or one is there twice")
+            raise range_error("alarms are not in their order, or one is there twice")
 
     def flat(self) -> dict[str, Any]:
         """Return the fields of the object; of a gateway that has gone, only that it is not online."""

@@ -14,7 +14,7 @@ from typing import Literal
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
-from fugu.contract.errors import FrameError, RangeError, Reason
+from fugu.contract.errors import FrameError, Reason, range_error
 from fugu.contract.losses import SIXTEEN_ROUNDINGS
 from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
 
@@ -58,7 +58,7 @@ def sum_condition(name: str, helper: str, honest: int) -> str:
 def instant(unix_us: int) -> datetime:
     """Convert microseconds of Unix time to a time; FrameError before 1970 or after 9999."""
     if not 0 <= unix_us <= LAST_US:
-        raise RangeError(f"{unix_us} microseconds of Unix time is before 1970 or after the year 9999")
+        raise range_error(f"{unix_us} microseconds of Unix time is before 1970 or after the year 9999")
     return _EPOCH + timedelta(microseconds=unix_us)
 
 
@@ -67,7 +67,7 @@ def unix_us(time: datetime) -> int:
     if not isinstance(time, datetime) or time.tzinfo is None:
         raise FrameError("a time is no datetime with a time zone", Reason.WRONG_TYPE)
     if time < _EPOCH:
-        raise RangeError("a time is before 1970")
+        raise range_error("a time is before 1970")
     return (time - _EPOCH) // _MICROSECOND
 
 
@@ -84,12 +84,12 @@ def read_instant(text: object) -> datetime:
         raise FrameError(f"a time is {type(text).__name__}, not a string", Reason.WRONG_TYPE)
     match = _FORM.fullmatch(text)
     if match is None or (match[7] or "1").endswith("0"):
-        raise RangeError("a time is not of the form 2026-03-01T07:30:00.25Z")
+        raise range_error("a time is not of the form 2026-03-01T07:30:00.25Z")
     try:
         year, month, day, hour, minute, second = map(int, match.groups()[:6])
         time = datetime(year, month, day, hour, minute, second, int((match[7] or "").ljust(6, "0")), UTC)
     except ValueError:
-        raise RangeError("a time does not exist") from None
+        raise range_error("a time does not exist") from None
     return instant(unix_us(time))
 
 
