@@ -397,7 +397,10 @@ class Gateway:
                 self._tell_connected()
         if messages:
             self._take_messages(messages)
-        self._share_usage()
+        usage = self._usage.take()
+        self._inbox.note_costs(usage.seconds)
+        self._monitor.note_frequent(AlarmCode.FLOOD, usage.frameless)
+        self._monitor.note_frequent(AlarmCode.REPEATS, usage.repeats)
         if self._enrolled is not None and self._enrolled.refresh():
             self._call_parts("renew")
         now = time.monotonic()
@@ -416,13 +419,6 @@ class Gateway:
             self._store_failed(error)
         self._usage.add(message.topic, time.perf_counter() - start_time, frameless=is_taken)
         return is_taken
-
-    def _share_usage(self) -> None:
-        """Tell the inbox each device's use of the worker's time, and the monitor how often each device sends."""
-        usage = self._usage.take()
-        self._inbox.note_costs(usage.seconds)
-        self._monitor.note_frequent(AlarmCode.FLOOD, usage.frameless)
-        self._monitor.note_frequent(AlarmCode.REPEATS, usage.repeats)
 
     def _take_messages(self, messages: Sequence[Message]) -> None:
         """Validate messages, store their frames, and tell the parts which devices came online or sent frames."""

@@ -105,7 +105,7 @@ class Inbox:
                     self._oversized[device] += 1
                     continue
                 size = len(message.topic) + len(message.payload) + _OVERHEAD_BYTES
-                if self._exceeds_share(device):
+                if device in self._queues and self._exceeds_share(device):
                     self._flood_counts[device] += 1
                     refused_count += 1
                     self._slow_devices.add(device)
@@ -138,7 +138,7 @@ class Inbox:
     def _exceeds_share(self, device: str) -> bool:
         max_messages = max(self._capacity - self._count, _LEAST_MESSAGES)
         max_bytes = max(self._capacity_bytes - self._bytes, _LEAST_BYTES)
-        return len(self._queues.get(device, ())) >= max_messages or self._sizes[device] >= max_bytes
+        return len(self._queues[device]) >= max_messages or self._sizes[device] >= max_bytes
 
     def notify(self, event: Acknowledged | None) -> None:
         """Append an answer, or `None` for a new connection, even if the inbox is full or closed."""
@@ -267,17 +267,13 @@ def is_oversized(message: Message) -> bool:
     return payload_bytes > MAX_STATUS_BYTES or topic_levels[4:] != ["status"]
 
 
-class Used(NamedTuple):
+@dataclass
+class Used:
     """Use of the worker by device: seconds, messages without a frame, and frames of ticks that had come before."""
 
-    seconds: defaultdict[str, float]
-    frameless: Counter[str]
-    repeats: Counter[str]
-
-    @classmethod
-    def none(cls) -> Used:
-        """No use yet."""
-        return cls(defaultdict(float), Counter(), Counter())
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    frameless: Counter[str] = field(default_factory=Counter)
+    repeats: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
@@ -288,7 +284,7 @@ class Usage:
     """
 
     _sender: Callable[[str], str] = lambda _topic: ""
-    now: Used = field(default_factory=Used.none)
+    now: Used = field(default_factory=Used)
 
     def add(self, topic: str, seconds: float, *, frameless: bool) -> None:
         """Note the seconds that a message on a topic took, and whether it was `frameless`."""
@@ -299,7 +295,7 @@ class Usage:
 
     def take(self) -> Used:
         """Return the use since the last call."""
-        usage, self.now = self.now, Used.none()
+        usage, self.now = self.now, Used()
         return usage
 
 
