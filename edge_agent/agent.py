@@ -229,12 +229,12 @@ class Agent:
         self._sender.connected()
         if not self._greeted:
             self._greeted = True
-            NOTICES.info("connected; %s", self._first_share())
+            NOTICES.info("connected; %s", self._first_share_words())
         self._last_status = None
         self._connected_anew = True
         self._describing.connected()
 
-    def _first_share(self) -> str:
+    def _first_share_words(self) -> str:
         """Say when the first window or frame leaves, from the policies and the clock alone."""
         if not self._ticker.streams:
             return "there is no policy yet"

@@ -189,8 +189,8 @@ def level_learner(outputs: Outputs, knowledge: Knowledge) -> Floats:
     """An attacker who estimates a drifting share for every window; step size and spread maximise the likelihood.
 
     A share drifts by a normal step, and sometimes jumps anywhere. The count of L ticks at a share p is normal with mean
-    L p and variance spread L p (1 - p) + 2 scale^2. On every tick of a window the odds of each counted state are
-    multiplied by the odds of its expected share over the usual odds.
+    L p and variance s L p (1 - p) + 2 scale^2, with the spread s. At every tick of a window the odds of a counted
+    state are multiplied by the odds of its expected share, and divided by its usual odds.
     """
     assert isinstance(outputs, CountOutputs)
     if not outputs.counts.size:

@@ -291,8 +291,9 @@ class JointChains(_ByOdds):
     def joint_loss(self, adversary: Adversary, rates: Sequence[float] | None = None) -> Loss:
         """Return the loss of all streams together about what they show at one tick, rounded up.
 
-        It is for any two states of one stream and any two joint states of all. `rates` are the most nats that a tick of
-        each stream tells; `None` for what the class allows. GuaranteeError if the loss is not finite.
+        The loss bounds any two states of a single stream, and any two joint states of all streams. `rates` are the most
+        nats that a tick of each stream tells; `None` for what the class allows. GuaranteeError if the loss is not
+        finite.
         Source: docs/proofs/joint-streams.md, "Streams that move together".
         """
         rates = [stream.rate for stream in self.streams] if rates is None else rates

@@ -238,7 +238,7 @@ def header(fleet: str, device: str, document_digest: bytes, opening_key: bytes, 
 
 
 def set_digest(document_digest: bytes, window_number: int, reports: Iterable[SealedMasks]) -> bytes:
-    """Return the digest of a set of reports, which is in each page of its request."""
+    """Return the digest of a set of reports; each page of a request for the set has it."""
     digest = hashlib.sha256(document_digest + window_number.to_bytes(8, "big"))
     for report in reports:
         digest.update(msgpack.packb(report.row()))

@@ -84,7 +84,7 @@ class JsonMessage:
 
     @classmethod
     def read_labels(cls, fields: Mapping[str, Any]) -> Any:
-        """Return the labels from fields that are not validated yet; validation refuses other values than labels."""
+        """Return the labels that raw fields name; what is no label is refused later, as the message is validated."""
         column = next(iter(cls.columns.values()))
         axes = sum(name.startswith(f"{column}_") for name in fields)
         return () if column in fields else [str(axis) for axis in range(max(2, axes))]

@@ -148,8 +148,8 @@ class StretchBound:
     def rows(self, period_us: int | None, epsilon: float | None = None) -> tuple[Stretch, ...]:
         """Return the stretches to list, the shortest first.
 
-        Without a period, 10, 100 and 1000 ticks stand for the times. With `epsilon`, the longest stretch within it is
-        listed, too.
+        Without a period, stretches of 10, 100 and 1000 ticks are listed. With `epsilon`, the longest stretch within it
+        is listed, too.
         """
         if period_us is None:
             lengths: list[tuple[str, int, int | None]] = [(f"{ticks} ticks", ticks, None) for ticks in _COUNTS]

@@ -161,7 +161,8 @@ class Window(Asking):
 def lawful_scale(lower_bound: float | Fraction) -> Fraction:
     """Round a scale above 0 up to a fraction that a policy may hold, by less than 1e-7 of it.
 
-    From 1 on the fraction is a decimal number, below 1 the inverse of one. GuaranteeError if the scale is too large.
+    A scale of 1 or more becomes a decimal number, a smaller scale 1 divided by a decimal number. GuaranteeError if the
+    scale is too large.
     """
     exact = Fraction(lower_bound)
     if exact > _MAX_PART:

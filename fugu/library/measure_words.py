@@ -110,7 +110,7 @@ def _notes(plan: MeasurePlan) -> Iterator[str]:
 
 
 def _graph_sentences(plan: MeasurePlan) -> Iterator[str]:
-    """Say what a policy graph given by names hides, and what it lets points tell; empty for another graph."""
+    """Yield sentences on which states points hide, and which they may tell apart, if the graph is written in names."""
     spec = plan.spec
     pair_words, any_words = (f"by a factor of up to {math.exp(loss):.3g}" for loss in (spec.epsilon, plan.epsilon_any))
     if groups := spec.wording.get("apart"):

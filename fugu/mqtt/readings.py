@@ -299,7 +299,7 @@ class Decoder:
 
 
 def symbol_states(version: DescribedVersion | None) -> tuple[str, ...]:
-    """Return the name of the state with each symbol's number; () unless there are as many symbols as states."""
+    """Return the names of states in the order of symbols; () unless there are as many symbols as states."""
     if version is None or version.table is None or len(version.table[0]) + 1 != len(version.states):
         return ()
     return version.states

@@ -74,7 +74,7 @@ def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
 
 
 def noise_ratio(epsilon: Fraction | int | float) -> Fraction:
-    """Return q, the least ratio of a staircase whose 1/q passes the check of a table: 2^24 / floor(e^epsilon * 2^24).
+    """Return q = 2^24 / floor(e^epsilon * 2^24), the least ratio of a staircase with which a table passes its check.
 
     Raises:
         GraphError: epsilon is out of range, or so small (below 2^-24) that no noise would be enough.

@@ -103,7 +103,7 @@ def _distribution(prior: ArrayLike | None, constraint: Bools) -> Floats:
 
 
 def _demands(hull: Hull, distinct_points: Ints, epsilon: Fraction | int | float) -> list[_Demand]:
-    """Return the constraints on the rows of n distinct points: epsilon for pairs within K, theorem 6.3 for others."""
+    """Return the constraints on n distinct points: epsilon for pairs within the hull, gauge * epsilon for others."""
     is_protected = hull.pairs_within(distinct_points)
     np.fill_diagonal(is_protected, False)
     demands = [_Demand(is_protected, floor_exp(epsilon))]

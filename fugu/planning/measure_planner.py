@@ -268,7 +268,7 @@ class MeasurePlan:
 
     @property
     def epsilon_any(self) -> float:
-        """The largest epsilon of one point between any two possible states; staircases compare whole steps."""
+        """The largest epsilon of one point between any two possible states; the factor is rounded up to whole steps."""
         return any_pair_loss(self.spec.epsilon, max(math.ceil(self.factor), self.promised))
 
 

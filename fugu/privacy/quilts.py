@@ -122,18 +122,19 @@ def best_quilt(
     """Return the best quilt of one node over all useful widths, not rounded; the scale is inf if none is good enough.
 
     Tables are grown on demand. `start_terms` are of `NodeTerms`. The numbers of nodes on either side may be `ENDLESS`.
-    The empty quilt has the scale `empty_scale`. The search ends at a scale not above `scale_floor`. `seed` comes first.
+    The empty quilt has the scale `empty_scale`. The search ends at a scale not above `scale_floor`. The quilt with the
+    widths `seed` is tried first.
     """
     tables.grow(min(32, max(1, nodes_left + nodes_right)))
     while True:
-        scale, a, b, influence, useful_width = least_quilt_scale(
+        scale, left, right, influence, useful_width = least_quilt_scale(
             start_terms, tables.left_tables, tables.right_tables, nodes_left, nodes_right,
             empty_scale, epsilon, scale_floor, seed[0] or 0, seed[1] or 0,
         )  # fmt: skip
         is_final = scale <= scale_floor or tables.count >= useful_width or (scale >= empty_scale and tables.stalled)
         if is_final or not tables.grow(int(min(1.5 * tables.count, useful_width)) + 1):
-            card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
-            return QuiltScale(scale, None, (a or None, b or None), card, influence, 0)
+            nearby_count = (left - 1 if left else nodes_left) + (right if right else nodes_right + 1)
+            return QuiltScale(scale, None, (left or None, right or None), nearby_count, influence, 0)
 
 
 def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> QuiltScale:
@@ -225,8 +226,8 @@ def quilt_rate_loss(chains: tuple[MarkovChain, ...], rate: float) -> float:
     """Return the loss of any node of an endless stationary stream whose ticks all have one charge; rounded up.
 
     Tumbling windows are such a stream: with 1-Lipschitz queries and noise of one scale, rate = 1 / scale. The loss is
-    min over a, b of influence + rate (a + b - 1), for the worst chain. Raises ChainClassError for a wrong rate, no
-    chain, one that does not start stationary or, at a rate above 0, never forgets.
+    the least influence + rate (a + b - 1) of any quilt with widths a and b, for the worst chain. Raises
+    ChainClassError for a wrong rate, no chain, one that does not start stationary or, at a rate above 0, never forgets.
     """
     if not 0.0 <= rate < math.inf:
         raise ChainClassError(f"a rate is a number from 0 on, got {rate}")

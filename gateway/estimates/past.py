@@ -103,7 +103,7 @@ class Past:
         return self._belief_before(place, int(rows.first[0]) if rows.row_count else tick), rows
 
     def _first_known_tick(self, place: Place, tick: int) -> int:
-        """Return the tick to read from for the belief at a tick: chunks lack the late frames of the journal."""
+        """Return a tick, or that of the journal's first frame if it is earlier: chunks after it lack that frame."""
         earliest = self._frames.tail.first(place.number)
         return tick if earliest is None else min(tick, earliest)
 

@@ -169,7 +169,7 @@ def refuse_other_ticks(registry: Registry, document: PolicyDocument) -> None:
 
 
 def rollouts_at(registry: Registry, devices: Sequence[str]) -> list[int]:
-    """Return the active rollouts at some of these devices; a push does not wait for their stages and gates."""
+    """Return the numbers of the active rollouts that one of the devices is in, which a push would overtake."""
     rollouts = Rollouts(registry)
     return [
         rollout

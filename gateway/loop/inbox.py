@@ -63,8 +63,8 @@ class Inbox:
     Args:
         capacity: most messages.
         capacity_bytes: most bytes of messages in memory; the last message may exceed them.
-        patience: seconds to wait for room; then the message and all after it are refused.
-        pause: seconds between the turns of a device that has sent more than its share.
+        patience_seconds: the time to wait for room; then the message and all after it are refused.
+        pause_seconds: the time between the turns of a device that has sent more than its share.
         knows: whether a name is a device's or reserved; any thread may call it.
     """
 
@@ -72,16 +72,17 @@ class Inbox:
         self,
         capacity: int,
         capacity_bytes: int,
-        patience: float,
-        pause: float = 0.25,
+        patience_seconds: float,
+        pause_seconds: float = 0.25,
         knows: Callable[[str], bool] = lambda _name: True,
     ) -> None:
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
-        self._patience = patience
-        self._pause = pause
+        self._patience_seconds = patience_seconds
+        self._pause_seconds = pause_seconds
         self._knows = knows
         self._costs: dict[str, float] = {}
+        """Seconds of a message, by the devices whose messages take long."""
         self._served: Counter[str] = Counter()
         self._count = self._bytes = 0
         self._oversized: Counter[str] = Counter()
@@ -112,7 +113,9 @@ class Inbox:
                     continue
                 if self._closed or not self._accepts:
                     self._changed.notify_all()
-                    accepts = self._changed.wait_for(lambda: self._closed or self._accepts, timeout=self._patience)
+                    accepts = self._changed.wait_for(
+                        lambda: self._closed or self._accepts, timeout=self._patience_seconds
+                    )
                     if self._closed or not accepts:
                         return refused_count + len(messages) - index
                 self._queues.setdefault(device, deque()).append((message, size))
@@ -169,7 +172,7 @@ class Inbox:
         self._answers.clear()
         shares = {device: per_device for device in self._queues if device not in self._slow_devices}
         if self._slow_devices and (self._slow_due <= (now := time.monotonic()) or self._closed):
-            self._slow_due = now + self._pause
+            self._slow_due = now + self._pause_seconds
             shares |= {device: per_device for device in self._queues if device in self._slow_devices}
         for device in self._costs.keys() & shares.keys() if per_device == _AT_ONCE else ():
             shares[device] = max(1, int(_SECONDS / self._costs[device]))

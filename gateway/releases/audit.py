@@ -150,7 +150,7 @@ class _QuestionText(NamedTuple):
 
 
 def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
-    """Contradictions between releases and their sums, a line each; without policies the ledger alone is asked."""
+    """Contradictions between releases and the sums in the ledger, a line each; without policies fewer are found."""
     questions, tables, problems = _documents(rows)
     members: dict[int, dict[str, int]] = defaultdict(dict)
     for group, device, units, _ in rows.members():

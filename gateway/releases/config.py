@@ -311,9 +311,9 @@ def _stream_bound(
     """The largest bound by any version of a stream's policy; `None` if no version allows anything.
 
     A later version does not bound what was told about an earlier version's ticks. Its class may allow less, and its
-    windows may use what releases used before. About the ticks of a version, no audience was ever told more than that
-    version allows beside its own windows. The reason: the allowance is the least of all versions known by then. The
-    leak over a change of versions is within each audience's slack: releases stop until it is (`Maker.make`).
+    windows may use what releases used before. No audience was told more about a version's ticks than that version
+    allows beside its own windows. The allowance is the least of all versions known by then. What leaks over a change
+    of versions is within each audience's slack: until then nothing is released (`Maker.make`).
     """
     audiences = [config.audience_of(reader.name, name) for name in reader.audiences]
     bounds = _exclusive_epsilons(reader, config, device, stream)

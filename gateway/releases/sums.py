@@ -167,7 +167,7 @@ class SumReleases:
         )
 
     def _member_ticks(self, policy: Policy, window: SumWindow) -> list[CountedTicks]:
-        """The window in a home's own tick numbers, all that it may have, or in wall ticks if nothing says its shift."""
+        """The window in a home's own tick numbers, once for each shift that it may have had; 0 if none is known."""
         maker, last = self._maker, window.first + window.group.length - 1
         shifts = maker.store.shifts(maker.store.stream_id(policy.device, policy.stream))
         return [

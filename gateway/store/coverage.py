@@ -244,7 +244,7 @@ class Shifts:
         return possible or [span.shift for span in spans] or [0]
 
     def stretches(self, first_wall: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the first number, last number and shift of each stretch of wall ticks from `first_wall` on.
+        """Yield stretches of ticks from the wall tick `first_wall` on: first and last number of its ticks, and shift.
 
         The newest shift comes first. Each wall tick is in one stretch, that of the shift that it belongs to.
         """

@@ -108,7 +108,7 @@ def _all_points(policy: Mapping[str, Any], all_points: PointsLoss | None) -> Fra
 
 
 def tick_ratios(policy: Mapping[str, Any]) -> Ratios:
-    """The maximum over z of B[x][z] / B[x'][z], B from cumulative thresholds, times e^rate of the windows."""
+    """The largest ratio of the probabilities of a symbol under two states, times e^rate of the windows."""
     window_ratio = exp_up(window_rate(policy))
     table = policy.get("table") or {"rows": [[], []]}  # windows alone
     weights = [[b - a for a, b in pairwise([0, *row, 1 << 32])] for row in table["rows"]]

@@ -93,7 +93,7 @@ def decimated_interval(chains: BinaryChains, stride: int) -> BinaryChains:
 
 
 def decimated_bounded(chains: BoundedChains, stride: int) -> BoundedChains:
-    """Return the class of every product of steps, with the power of the typical member."""
+    """Return the class of all products of `stride` steps, with that power of the typical transition matrix."""
     ratio = decimated_odds_ratio(chains.odds_ratio, stride)
     if chains.transition is None:
         return BoundedChains(states=chains.states, odds_ratio=ratio)

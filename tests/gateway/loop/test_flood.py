@@ -32,7 +32,7 @@ def message(device: str, number: int = 0) -> Message:
 
 
 def test_who_floods_has_half_the_room_and_no_more_of_a_round_than_others() -> None:
-    inbox = Inbox(1_000, 1 << 20, 0.0, pause=3_600.0)
+    inbox = Inbox(1_000, 1 << 20, 0.0, pause_seconds=3_600.0)
     assert inbox.deliver([message("loud", number) for number in range(5_000)]) == 4_500
     assert inbox.deliver([message("quiet", number) for number in range(40)]) == 0
     assert (inbox.take_refused(), inbox.take_refused()) == (({}, {"loud": 4_500}), ({}, {}))
@@ -51,7 +51,7 @@ def test_who_floods_has_half_the_room_and_no_more_of_a_round_than_others() -> No
 
 
 def test_who_has_flooded_has_its_turn_after_a_pause_and_all_of_them_when_nothing_waits() -> None:
-    inbox = Inbox(1_000, 1 << 20, 0.0, pause=0.01)
+    inbox = Inbox(1_000, 1 << 20, 0.0, pause_seconds=0.01)
     inbox.deliver([message("loud", number) for number in range(5_000)])
     rounds = [inbox.take(1_000, PATIENCE) for _ in range(2)]
     assert rounds == [[message("loud", n) for n in range(256)], [message("loud", n) for n in range(256, 500)]]
