@@ -120,8 +120,9 @@ def test_a_device_has_a_week_of_counts_from_the_store_and_attackers_read_them(
     browser.run("[...document.querySelectorAll('.spans button')].at(-1).click()")
     wait_until(lambda: browser.run(POINTS, "path.line") > 300, "a week of counts, one of every half hour")
     wait_until(lambda: browser.run(POINTS, ".guesses path.end") > 300, "what attackers make of each")
+    # A day that began a few hours after the chart does has no room for its name at the chart's edge.
     days = browser.run("return [...document.querySelectorAll('.series .mark')].map((one) => one.textContent)")
-    assert re.fullmatch(r"(\w{3} \d+ ){7,8}", "".join(f"{day} " for day in days)), days
+    assert re.fullmatch(r"(\w{3} \d+ ){6,8}", "".join(f"{day} " for day in days)), days
     attack, promise = browser.text(".attack"), browser.text(".promise summary")
     assert re.search(r"says 36 %; with what left this device, \d+ %, .* 61 %; had it been 50 % .* 73 %\.", attack)
     assert "(one tick): from 50 % to at most 73 % sure. Not hidden: habits, and 5 min or longer." in promise
