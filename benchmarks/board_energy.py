@@ -61,7 +61,7 @@ CHIPS = {
     "RP2350 with CYW43439": Chip(100, 25, 26.2, 345, 68, 640, 256),
     "RP2040 with CYW43439": Chip(200, 25, 26.2, 345, 68, 212, 256),
 }
-# W25Q16JV data sheet, typical: a sector of 4096 bytes is erased in 45 ms and 256 bytes are written in .4 ms, at 20 mA;
+# W25Q16JV data sheet, typical: a sector of 4096 bytes is erased in 45 ms and 256 bytes are written in 0.4 ms, at 20 mA;
 # at least 100,000 erasures.
 ERASE_MS, PAGE_MS, FLASH_MA, CYCLES = 45.0, 0.4, 20.0, 100_000
 AWAKE_MS = 50.0

@@ -63,8 +63,8 @@ def figure_1(setting: Setting) -> Found:
     informed = chains.ratio_loss(ratio, ratio, "informed").epsilon
     case = "erratum-bdp-theorem-2"
     rows = [
-        Row("rho = .1: theorem 1's epsilon", bound, 4.308098289744215, "formula", 1e-9),
-        at_most("rho = .1: epsilon of an adversary who knows some states", informed, bound, _THEOREM_2, case=case),
+        Row("rho = 0.1: theorem 1's epsilon", bound, 4.308098289744215, "formula", 1e-9),
+        at_most("rho = 0.1: epsilon of an adversary who knows some states", informed, bound, _THEOREM_2, case=case),
     ]
     for epsilon in _SLOPES:
         plan = calibrate(chains, epsilon, "ignorant", "flips")
@@ -246,7 +246,7 @@ _NAMES_3 = (
 
 
 def figure_3(setting: Setting) -> Found:
-    """Noise of six calibrations by epsilon, theta = .35."""
+    """Noise of six calibrations by epsilon, theta = 0.35."""
     theta, chains = 0.35, point(0.35, 0.35)
     rows, ours = [], {}
     for line in _FIGURE_3.split("\n")[1:-1]:
@@ -264,7 +264,7 @@ def figure_3(setting: Setting) -> Found:
     about = "epsilon 2: what Zhao et al.'s first bound leaves for ordinary randomised response, in nats"
     rows.append(Row(about, zhao_eps3(theta, 2.0), why="below 0: the bound allows no noise at all"))
     lines = [Line(name, [*ours], flips) for name, *flips in zip(_NAMES_3, *ours.values(), strict=True)]
-    chart = Chart("Flip probabilities, theta = .35", "epsilon", "flip probability", lines, log_y=True)
+    chart = Chart("Flip probabilities, theta = 0.35", "epsilon", "flip probability", lines, log_y=True)
     note = "The paper draws curves; its column has its formulas, evaluated to 13 digits by another program."
     return Found(rows, [chart], [note])
 

@@ -125,8 +125,8 @@ def sums(setting: Setting) -> Found:
     alone = [_losses(chain, [count]).max() for count in counts]
     least = alone[0] + min(alone[1], influence(chain, 2, None, 3))
     sticky, same = MarkovChain.stationary([[0.99, 0.01], [0.4, 0.6]]), NoisyCount(1, 6, (1,), 2.0)
-    about = "ticks 1 to 4 with Laplace(.6), 5 and 6 with Laplace(.2)"
-    twice = "two counts of the same 6 ticks, Laplace(2) each, q = .01, r = .4"
+    about = "ticks 1 to 4 with Laplace(0.6), 5 and 6 with Laplace(0.2)"
+    twice = "two counts of the same 6 ticks, Laplace(2) each, q = 0.01, r = 0.4"
     rows = (
         Row(f"{about}: what X2 loses", float(_losses(chain, counts)[1])),
         Row(f"{about}: the least of loss and influence, added up", least),

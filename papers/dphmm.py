@@ -162,7 +162,7 @@ _REACH, _FROM, _DELTA = 1.5, 6, 0.01
 _KIND = (
     "In kind: a walk on a grid from its middle, a step of at most r as likely as any other. G_util joins cells within "
     "radius r, G_trs those that one step can lead to; DPLS is planar isotropic noise for the delta-location set, delta "
-    ".01: the complete graph on it. The paper's are on GeoLife and Gowalla, of which it prints two numbers, the "
+    "0.01: the complete graph on it. The paper's are on GeoLife and Gowalla, of which it prints two numbers, the "
     "degrees of G_trs: 100 and 70. What it says of the order is judged. Errors are root mean squares, in steps of the "
     "grid."
 )

@@ -135,7 +135,7 @@ def _real_epsilons() -> Chart:
             real = baseline.real(chains, "informed")
             losses[baseline.name].append(math.nan if real is None else real.epsilon)
     lines = [Line(name, nominal, values) for name, values in losses.items()]
-    return Chart("Real against nominal epsilon, q = .0893, r = .1092", "nominal epsilon", "real epsilon", lines)
+    return Chart("Real against nominal epsilon, q = 0.0893, r = 0.1092", "nominal epsilon", "real epsilon", lines)
 
 
 _BASELINES = (None, 300, 100, 30)
