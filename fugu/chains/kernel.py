@@ -154,14 +154,26 @@ def _global_names(code: CodeType) -> set[str]:
 
 
 def _set_up_cache(compiled: Any) -> None:
-    """Give the cache files that this process writes names that no other process uses, and ignore errors of the disk.
+    """Give the cache files that this process writes names that no other process uses, and survive faults of the disk.
 
     A kernel that cannot be stored, as on a full disk, runs nevertheless; the next process compiles it again.
     """
     if isinstance(compiled, Dispatcher):  # else nothing is compiled
         kernel_cache: Any = cast(Any, compiled)._cache  # what numba's types do not name
         kernel_cache._cache_file._data_name_pattern = f"{secrets.token_hex(8)}.{{number:d}}.nbc"
-        kernel_cache._guard_against_spurious_io_errors = partial(suppress, OSError)
+        kernel_cache._guard_against_spurious_io_errors = partial(_survive_faults, kernel_cache)
+
+
+@contextmanager
+def _survive_faults(kernel_cache: Any) -> Iterator[None]:
+    """Ignore errors of the disk, and forget the stored kernels of a damaged cache, so that they are compiled again."""
+    with suppress(OSError):
+        try:
+            yield
+        except OSError:
+            raise
+        except Exception:  # a file that a power cut left empty or cut off raises whatever its bytes mean
+            kernel_cache.flush()
 
 
 @contextmanager

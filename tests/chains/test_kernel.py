@@ -122,6 +122,21 @@ def test_a_full_disk_stops_no_kernel(tmp_path: Path) -> None:
     assert _said(tmp_path, "full") == ["6"]
 
 
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("length", [0, 100])
+def test_a_kernel_whose_stored_file_is_damaged_is_compiled_again(tmp_path: Path, ending: str, length: int) -> None:
+    """A power cut left an empty file behind, and every later start ended with "EOFError: Ran out of input"."""
+    (tmp_path / "twice.py").write_text(_TWICE)
+    (tmp_path / "later.py").write_text(
+        "import numpy as np\nfrom twice import one\nprint(one(np.array([3])), sum(one.stats.cache_hits.values()))"
+    )
+    assert [_said(tmp_path, "later") for _ in range(2)] == [["6", "0"], ["6", "1"]]
+    (stored,) = (tmp_path / "__pycache__").rglob(f"*.{ending}")
+    stored.write_bytes(stored.read_bytes()[:length])
+    assert [_said(tmp_path, "later") for _ in range(2)] == [["6", "0"], ["6", "1"]]
+
+
 def test_where_a_kernel_is_kept_depends_on_the_kernels_that_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(a: tuple[float, ...]) -> float:
         return 2.0 * scale(a, 2.0)[0]
