@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from inspect import Parameter
@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from typer.models import ParameterInfo
 
 from fugu.contract.errors import UsageError
+from fugu.library.report import Result
 from fugu_cli import edge
 from fugu_cli.connection import BROKER_HELP
 
@@ -31,7 +32,6 @@ __all__ = [
     "PointCeilingOption",
     "PolicyArgument",
     "UnitOption",
-    "command",
     "command_group",
     "output_option",
     "run",
@@ -45,41 +45,41 @@ _GROUPS = {
     "deploy": "Write a broker, and folders for those who use it.",
 }
 COMMANDS = {
-    "start": ("demo:app:start", "From a file or a topic to an agent, in a browser."),
-    "try": ("demo:app:try", "Try a recording of yours: plan, replay it, and see what leaves."),
-    "demo": ("demo:app:demo", "Show the whole system: sleeping hearts, a walk, or a street."),
-    "read": ("read:app:read", "Say what a recording is: its columns, times and gaps."),
-    "plan auto": ("plan:app:auto", "Plan from a recording and a question."),
-    "plan stream": ("plan:app:stream", "Plan a stream: how to randomise each reading."),
-    "plan window": ("plan:app:window", "Plan windows of ticks."),
-    "plan joint": ("plan:app:joint", "Plan streams that move together, under one epsilon."),
-    "plan measure": ("plan:app:measure", "Plan private measurements of many states, such as places."),
-    "plan network": ("plan:app:network", "Plan a release over variables that depend on one another."),
-    "plan model": ("model:app:fit", "Fit a chain to a recording, and test what it assumes."),
-    "check policy": ("check:app:policy", "Check a policy as a device does."),
-    "check statement": ("audit:app:policy", "State what a policy releases, to whom, and what that loses."),
-    "check windows": ("check:app:windows", "Compute the loss of several releases about windows."),
-    "check attack": ("check:app:attack", "Attack what would be released of a recording."),
-    "check stream": ("audit:app:stream", "Attack all that each audience may read of a stream."),
-    "check device": ("audit:app:device", "Test the randomness of a device, from what it publishes."),
-    "check ledger": ("audit:app:ledger", "Recompute what audiences have learned."),
+    "start": ("demo:start", "From a file or a topic to an agent, in a browser."),
+    "try": ("demo:try_recording", "Try a recording of yours: plan, replay it, and see what leaves."),
+    "demo": ("demo:demo", "Show the whole system: sleeping hearts, a walk, or a street."),
+    "read": ("read:read", "Say what a recording is: its columns, times and gaps."),
+    "plan auto": ("plan:auto", "Plan from a recording and a question."),
+    "plan stream": ("plan:stream", "Plan a stream: how to randomise each reading."),
+    "plan window": ("plan:window", "Plan windows of ticks."),
+    "plan joint": ("plan:joint", "Plan streams that move together, under one epsilon."),
+    "plan measure": ("plan:measure", "Plan private measurements of many states, such as places."),
+    "plan network": ("plan:network", "Plan a release over variables that depend on one another."),
+    "plan model": ("model:fit", "Fit a chain to a recording, and test what it assumes."),
+    "check policy": ("check:policy", "Check a policy as a device does."),
+    "check statement": ("audit:policy", "State what a policy releases, to whom, and what that loses."),
+    "check windows": ("check:windows", "Compute the loss of several releases about windows."),
+    "check attack": ("check:attack", "Attack what would be released of a recording."),
+    "check stream": ("audit:stream", "Attack all that each audience may read of a stream."),
+    "check device": ("audit:device", "Test the randomness of a device, from what it publishes."),
+    "check ledger": ("audit:ledger", "Recompute what audiences have learned."),
     "agent": ("", edge.COMMANDS["agent"]),
-    "gateway run": ("gateway:app:run", "Serve a fleet until SIGTERM or SIGINT."),
-    "gateway cluster": ("gateway:app:cluster", "Serve a fleet by shards on a Ray cluster."),
-    "gateway status": ("gateway:app:status", "Ask the running gateway how it is."),
-    "gateway dashboard": ("gateway:app:dashboard", "Show in a browser what an account may read."),
-    "gateway release": ("ledger:releases:release", "Make a release now, and charge it in the ledger."),
+    "gateway run": ("gateway:run", "Serve a fleet until SIGTERM or SIGINT."),
+    "gateway cluster": ("gateway:cluster", "Serve a fleet by shards on a Ray cluster."),
+    "gateway status": ("gateway:status", "Ask the running gateway how it is."),
+    "gateway dashboard": ("gateway:dashboard", "Show in a browser what an account may read."),
+    "gateway release": ("ledger:release", "Make a release now, and charge it in the ledger."),
     "gateway ledger": ("ledger:app", "What every audience has been told."),
-    "gateway history": ("gateway:app:history", "Print the estimates of a stream from the store, tick by tick."),
-    "gateway export": ("gateway:app:export", "Write what a gateway has stored as Parquet files."),
-    "gateway smooth": ("gateway:app:smooth", "Estimate states from all symbols, and write Parquet files."),
-    "gateway learn": ("gateway:app:learn", "Learn a class of chains from randomised symbols."),
-    "gateway forget": ("gateway:app:forget", "Erase what a device has sent from the store."),
-    "gateway asyncapi": ("gateway:app:asyncapi", "Print the protocol as an AsyncAPI 3 document."),
+    "gateway history": ("gateway:history", "Print the estimates of a stream from the store, tick by tick."),
+    "gateway export": ("gateway:export", "Write what a gateway has stored as Parquet files."),
+    "gateway smooth": ("gateway:smooth", "Estimate states from all symbols, and write Parquet files."),
+    "gateway learn": ("gateway:learn", "Learn a class of chains from randomised symbols."),
+    "gateway forget": ("gateway:forget", "Erase what a device has sent from the store."),
+    "gateway asyncapi": ("gateway:asyncapi", "Print the protocol as an AsyncAPI 3 document."),
     "subscribe": ("", edge.COMMANDS["subscribe"]),
     "helper": ("", edge.COMMANDS["helper"]),
     "fleet": ("fleet:app", "A fleet: its keys, its devices, and their signed documents."),
-    **{f"deploy {name}": (f"deploy:app:{name}", about) for name, about in {
+    **{f"deploy {name}": (f"deploy:{name.replace('-', '_')}", about) for name, about in {
         "broker": "Write a Mosquitto configuration with TLS and access lists.",
         "renew": "Renew the certificate of the broker or of an account.",
         "device": "Add a device: its account, and the folder for it.",
@@ -94,20 +94,22 @@ COMMANDS = {
         "retire": "Take the releases of an audience from every account.",
         "remove": "Take an account away, such as that of a lost device.",
     }.items()},
-    "deploy fleet": ("deploy_fleet:app:fleet", "Add all devices of a CSV file."),
-    "deploy schemas": ("schemas:app:schemas", "Write schemas of configuration files, for editors."),
+    "deploy fleet": ("deploy_fleet:fleet", "Add all devices of a CSV file."),
+    "deploy schemas": ("schemas:schemas", "Write schemas of configuration files, for editors."),
     "deploy firmware": ("firmware:app", "Images for microcontrollers."),
-    "doctor": ("doctor:app:doctor", "Look at an installation, and say what to do."),
+    "doctor": ("doctor:doctor", "Look at an installation, and say what to do."),
 }  # fmt: skip
-"""By the words of a command: its place as MODULE:GROUP[:NAME] ("" if `fugu_cli.main` runs it), and its help."""
+"""By the words of a command or a group: its place as MODULE:NAME ("" if `fugu_cli.main` runs it), and its help."""
 
 
 @cache
 def load(command_words: str) -> Any:
     """Load a command, or a group of commands, by its words in the table."""
-    module, attribute, *name = COMMANDS[command_words][0].split(":")
-    command: Any = typer.main.get_command(getattr(importlib.import_module(_PACKAGE + module), attribute))
-    command = command.commands[name[0]] if name else command
+    module, name = COMMANDS[command_words][0].split(":")
+    target = getattr(importlib.import_module(_PACKAGE + module), name)
+    group = target if isinstance(target, typer.Typer) else command_group({name: target})
+    command: Any = typer.main.get_command(group)
+    command = command if group is target else command.commands[name]
     command.help = command.help or COMMANDS[command_words][1]  # python -OO keeps no docstrings
     return command
 
@@ -223,63 +225,66 @@ def output_option(metavar: str, help_text: str) -> Any:
     return typer.Option("--output", "-o", metavar=metavar, help=help_text)
 
 
-def command_group(help_text: str | None = None) -> typer.Typer:
-    """Make a command group that shows its help, by default that of the table, if no command is named."""
-    group = typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
-    group.callback()(lambda: None)
-    return group
+def command_group(
+    commands: Mapping[str, Callable[..., object] | typer.Typer], help_text: str | None = None
+) -> typer.Typer:
+    """Make a group of commands and groups, by name; without a name it shows its help, by default that of the table.
 
-
-def command(
-    app: typer.Typer, name: str | None = None, *, shows: bool = False
-) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Make a function a command of an application. With `shows` it returns a `Result`, and has --json.
-
-    Each parameter is annotated with its type and a `typer.Option` or `typer.Argument`, which has its help and bounds.
-    Fields of a dataclass among the parameters are options of their own.
+    A command is a function, and one that returns a `Result` has --json. Each parameter is annotated with its type and a
+    `typer.Option` or `typer.Argument`, which has its help and bounds. Fields of a dataclass among the parameters are
+    options of their own.
 
     Raises:
         TypeError: a parameter has no help, or bounds that its type cannot have.
     """
+    group = typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+    group.callback()(lambda: None)
+    for name, command in commands.items():
+        if isinstance(command, typer.Typer):
+            group.add_typer(command, name=name)
+        else:
+            group.command(name)(_with_options(command))
+    return group
 
-    def register(function: Callable[..., object]) -> Callable[..., object]:
-        groups: dict[str, type[Any]] = {}
-        parameters: list[Parameter] = []
-        for parameter in inspect.signature(function, eval_str=True).parameters.values():
-            group = parameter.annotation
-            if is_dataclass(group):
-                assert isinstance(group, type)
-                groups[parameter.name] = group
-                parameters += inspect.signature(group, eval_str=True).parameters.values()
-            else:
-                parameters.append(parameter)
-        for parameter in parameters:
-            _check_parameter(parameter, function.__name__)
-        if shows:
-            parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption))
 
-        def run(**option_values: Any) -> object:
-            as_json = shows and option_values.pop("as_json")
-            option_groups = {
-                name: group(**{field.name: option_values.pop(field.name) for field in fields(group)})
-                for name, group in groups.items()
-            }
-            outcome: Any = function(**option_groups, **option_values)
-            if not shows:
-                return outcome
-            from fugu_cli.view.terminal import show
+def _with_options(function: Callable[..., object]) -> Callable[..., object]:
+    """Return a command's function with one keyword for each of its options."""
+    signature = inspect.signature(function, eval_str=True)
+    groups: dict[str, type[Any]] = {}
+    parameters: list[Parameter] = []
+    for parameter in signature.parameters.values():
+        group = parameter.annotation
+        if is_dataclass(group):
+            assert isinstance(group, type)
+            groups[parameter.name] = group
+            parameters += inspect.signature(group, eval_str=True).parameters.values()
+        else:
+            parameters.append(parameter)
+    for parameter in parameters:
+        _check_parameter(parameter, function.__name__)
+    shows = signature.return_annotation is Result
+    if shows:
+        parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption))
 
-            return show(outcome, as_json=as_json)
+    def run(**option_values: Any) -> object:
+        as_json = shows and option_values.pop("as_json")
+        option_groups = {
+            name: group(**{field.name: option_values.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        outcome: Any = function(**option_groups, **option_values)
+        if not shows:
+            return outcome
+        from fugu_cli.view.terminal import show
 
-        run.__name__, run.__doc__ = function.__name__, function.__doc__
-        run.__dict__["__signature__"] = inspect.Signature(
-            [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
-        )
-        run.__annotations__ = {}
-        app.command(name)(run)
-        return function
+        return show(outcome, as_json=as_json)
 
-    return register
+    run.__doc__ = function.__doc__
+    run.__dict__["__signature__"] = inspect.Signature(
+        [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
+    )
+    run.__annotations__ = {}
+    return run
 
 
 def _check_parameter(parameter: Parameter, command: str) -> None:

@@ -26,7 +26,7 @@ from fugu.library.report import Result
 from fugu.mqtt.probe import listen
 from fugu.planning.recorded_policy import truth_by
 from fugu.recordings.options import read_options
-from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, command, command_group, output_option
+from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, output_option
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, enrolments_in, passphrases_in
 from fugu_cli.commands.ledger import LedgerOption, ledger_location
 from fugu_cli.commands.plan_options import RecordingOptions
@@ -51,10 +51,8 @@ if TYPE_CHECKING:
 
 _PATIENCE = 300.0
 """Seconds without a message after which an agent counts as stopped; a slow agent takes long to fill a frame."""
-app = command_group()
 
 
-@command(app, "policy", shows=True)
 def policy(
     file: PolicyArgument,
     *,
@@ -108,7 +106,6 @@ def _signed_statement(statement: Statement, signing_key: Ed25519PrivateKey) -> b
     return sign("statement", payload, [signing_key]).encode()
 
 
-@command(app, "device", shows=True)
 def device(
     file: Annotated[Path, Argument(metavar="FILE", help="The policy that the device runs, in its JSON form.")],
     *,
@@ -172,7 +169,6 @@ def _policy_parts(policy: AnyPolicy) -> list[AnyPolicy]:
     ]
 
 
-@command(app, "stream", shows=True)
 def stream(
     file: Annotated[Path, Argument(metavar="POLICY", help="The policy of the stream, in its JSON form.")],
     truth: Annotated[
@@ -258,7 +254,6 @@ def _unlisted_findings(access_list: AccessList, account: str, messages: Iterable
     ]
 
 
-@command(app, "ledger", shows=True)
 def ledger(
     *,
     ledger: LedgerOption = None,

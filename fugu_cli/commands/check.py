@@ -11,14 +11,11 @@ from fugu.contract.policy import Policy
 from fugu.library.checks import check as checked
 from fugu.library.checks import checked_policy, drawn_releases, load_policy
 from fugu.library.report import Result
-from fugu_cli.app import KnownOption, PolicyArgument, command, command_group
+from fugu_cli.app import KnownOption, PolicyArgument
 from fugu_cli.commands.plan_options import ChainOptions, RecordingOptions, StartOption
 from fugu_cli.view.terminal import working
 
-app = command_group()
 
-
-@command(app, "policy", shows=True)
 def policy(
     file: PolicyArgument,
     *,
@@ -49,7 +46,6 @@ def policy(
         return checked_policy(checked(file, recording, ceiling=ceiling, **reading.texts()))
 
 
-@command(app, "attack", shows=True)
 def attack(
     files: Annotated[
         list[Path],
@@ -88,7 +84,6 @@ def attack(
     return attacked_recordings(trials, stretches, conditions)
 
 
-@command(app, "windows", shows=True)
 def windows(
     *,
     release: Annotated[

@@ -13,18 +13,16 @@ from typing import Annotated
 from typer import Argument, Option
 
 from fugu.host.arguments import one_of, positive
-from fugu_cli.app import NotPrivateOption, command, command_group
+from fugu_cli.app import NotPrivateOption
 from fugu_cli.commands.plan_options import AutoOptions, TrialOptions
 from fugu_cli.connection import broker_of
 
 _KINDS = ("auto", "mosquitto", "embedded")
 _SHOWN = ("hearts", "walk", "street")
-app = command_group()
 BrowserOption = Annotated[bool, Option(help="Open the page.")]
 
 
-@command(app, "demo")
-def _demo(
+def demo(
     demo: Annotated[str, Argument(metavar="[hearts|walk|street]", help="Nights, places, or sixty homes.")] = "hearts",
     *,
     out: Annotated[Path | None, Option(help="Folder for pictures and logs (default: demo, or demo-NAME).")] = None,
@@ -64,8 +62,7 @@ def _demo(
         return walk(out or Path("demo-walk"), positive(seconds, "seconds"), kind, browser=browser)
 
 
-@command(app, "try")
-def _try(
+def try_recording(
     file: Annotated[
         Path | None, Argument(metavar="[HISTORY.csv]", help="Readings, plain or gzip, as for fugu plan auto.")
     ] = None,
@@ -103,8 +100,7 @@ def _try(
         return run(file, plan_options, not_private=not_private, browser=browser, broker=home_assistant)
 
 
-@command(app, "start")
-def _start(*, not_private: NotPrivateOption = False, browser: BrowserOption = True) -> int:
+def start(*, not_private: NotPrivateOption = False, browser: BrowserOption = True) -> int:
     """From a file or a topic to an agent, in a browser.
 
     It serves a page on this machine, where the sensor is. Choose a recording or record a topic of a local broker, and

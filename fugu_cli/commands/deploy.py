@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ from fugu.contract.errors import FuguError, UsageError
 from fugu.host import arguments
 from fugu.host.clock import synchronised
 from fugu.host.files import certificate_end, new_folder
-from fugu_cli.app import CeilingOption, FleetOption, PointCeilingOption, command, command_group
+from fugu_cli.app import CeilingOption, FleetOption, PointCeilingOption
 from fugu_cli.connection import broker_of
 from fugu_cli.view.terminal import say_waiting, warn, working
 from gateway.deployment import folders
@@ -47,7 +47,6 @@ DevicePoliciesOption = Annotated[
     list[Path] | None, Option(metavar="FILE", help="A policy of the device; again for more.")
 ]
 AccountOption = Annotated[str, Option(help="Name of the account.")]
-app = command_group()
 NO_STDIN = "a service has no standard input, and ends at once: name another sensor, or edit agent.toml"
 _SENSOR: TypeAdapter[object] = TypeAdapter(SensorConfig)
 _CA_KEY = "FUGU_CA_KEY"
@@ -103,7 +102,6 @@ def _report_folder(folder: Path, broker: BrokerFolder, label: str, install_path:
 _SITE = "site"
 
 
-@command(app, "subscriber")
 def subscriber(
     out: OutOption,
     *,
@@ -159,7 +157,6 @@ def subscriber(
     _show_bounds(account, bounds)
 
 
-@command(app, "join")
 def join(
     name: AccountArgument,
     *,
@@ -181,7 +178,6 @@ def join(
     _show_bounds(account, bounds)
 
 
-@command(app, "leave")
 def leave(
     name: AccountArgument,
     *,
@@ -200,7 +196,6 @@ def leave(
     print(f"{name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
 
 
-@command(app, "retire")
 def retire(
     audience: Annotated[str, Argument(metavar="AUDIENCE", help="Its name.")], *, broker: BrokerFolderOption
 ) -> None:
@@ -242,7 +237,6 @@ def _show_bounds(account: Account, bounds: list[Bound]) -> None:
         print(f"{account.name}: {bound.device}/{bound.stream}: {charge_words} {bound_words}")
 
 
-@command(app, "broker")
 def broker(
     out: OutOption,
     *,
@@ -287,7 +281,6 @@ def broker(
     _show_certificate_ends([out / "server.pem", out / "ca.pem"])
 
 
-@command(app, "renew")
 def renew(
     name: Annotated[str | None, Argument(metavar="[NAME]", help="The account (default: the broker itself).")] = None,
     out: Annotated[
@@ -319,7 +312,6 @@ def renew(
     _show_certificate_ends([broker / "server.pem", broker / "ca.pem"])
 
 
-@command(app, "device")
 def device(
     out: OutOption,
     *,
@@ -372,7 +364,6 @@ def device(
         warn(f"{name} may publish no stream: name them with --policy or --stream, or later with fugu deploy streams")
 
 
-@command(app, "streams")
 def streams(
     name: AccountArgument,
     *,
@@ -397,7 +388,6 @@ def streams(
     print(f"{name} may publish {', '.join(broker_dir.account(name).streams) or 'no stream'}, {_ANEW}")
 
 
-@command(app, "gateway")
 def gateway(
     out: OutOption,
     *,
@@ -441,29 +431,29 @@ def gateway(
         )
 
 
-def _account_command(role: Role, help_text: str, example: str) -> None:
-    """Define the command that adds an account that needs only credentials."""
+def _account_command(role: Role, help_text: str, example: str) -> Callable[..., None]:
+    """Make the command that adds an account that needs only credentials."""
 
     def add(out: OutOption, *, broker: BrokerFolderOption, name: AccountOption = role) -> None:
         check_name(name, "account")
         _add_client(out, BrokerFolder.open(broker), Account(name=name, role=role))
 
     add.__doc__ = f"{help_text}\n\n\b\nexamples:\n  fugu deploy {role} {example}\n"
-    command(app, role)(add)
+    return add
 
 
-_account_command(
+operator = _account_command(
     "operator",
     "Add an operator, who may send policies to devices.\n\nOperators read what devices report. Nobody else may do "
     "either. Every person needs an own account.",
     "anna --broker broker --name anna",
 )
-_account_command(
+home_assistant = _account_command(
     "home-assistant",
     "Add Home Assistant.\n\nIt reads what a site reads and is JSON; and the gateway may tell it of devices.",
     "home-assistant --broker broker",
 )
-_account_command(
+helper = _account_command(
     "helper",
     "Add the helper of groups of homes.\n\nThat is its account, and nothing else. Somebody runs it on a machine that "
     "is not the site's. It reads requests, and writes documents, keys and answers.",
@@ -471,7 +461,6 @@ _account_command(
 )
 
 
-@command(app, "remove")
 def remove(
     name: AccountArgument,
     *,

@@ -21,7 +21,6 @@ from fugu.contract.pins import pins_of
 from fugu.contract.stretches import Ceiling
 from fugu.host import arguments
 from fugu.host.files import new_folder, read_text
-from fugu_cli.app import command, command_group
 from fugu_cli.commands.deploy import NO_STDIN, BrokerFolderOption, InPlaceOption, OutOption, ca_key, check_sensor
 from fugu_cli.commands.fleet import enter_device, new_enrolment
 from fugu_cli.commands.fleet_keys import PassphraseFiles, init
@@ -37,9 +36,6 @@ from gateway.fleet.signing import read_templates
 if TYPE_CHECKING:
     from fugu.contract.policies import AnyPolicy
 
-__all__ = ["app"]
-
-app = command_group()
 _COLUMNS = ("device", "policy", "sensor", "ceiling")
 _OPTIONAL = ("measurement_ceiling", "groups")
 
@@ -61,7 +57,6 @@ class _Device:
         return self.ceiling, self.measurement_ceiling, self.groups
 
 
-@command(app, "fleet")
 def fleet(
     devices: Annotated[Path, Argument(metavar="CSV", help="The list.")],
     out: OutOption,

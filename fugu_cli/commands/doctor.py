@@ -15,18 +15,15 @@ from typer import Argument
 from fugu.contract.errors import FuguError
 from fugu.host.checks import Finding, failed, lines, some_names
 from fugu.library.report import Line, Result
-from fugu_cli.app import command, command_group
 from fugu_cli.view.terminal import say_waiting, working
 
 __all__ = ["is_gateway_file"]
 
-app = command_group()
 _AGENT, _GATEWAY = "agent.toml", "gateway.toml"
 _AT_ONCE = 8
 
 
-@command(app, "doctor", shows=True)
-def _doctor(
+def doctor(
     files: Annotated[
         list[Path],
         Argument(

@@ -15,13 +15,10 @@ from fugu.contract.losses import log_up
 from fugu.host.arguments import epsilon_of, one_of, stream_units
 from fugu.library.checks import load_policy
 from fugu.library.report import Line, Report, Result, Table
-from fugu_cli.app import BrokerOption, UnitOption, command, command_group, output_option
+from fugu_cli.app import BrokerOption, UnitOption, command_group, output_option
 from fugu_cli.connection import broker_of
 
-app = command_group()
 
-
-@command(app, "build", shows=True)
 def build_image(
     files: Annotated[list[Path], Argument(metavar="POLICY...", help="Policies in their JSON form, one a stream.")],
     *,
@@ -77,6 +74,9 @@ def build_image(
         "bytes": image.size,
     }
     return Result(document, _report(image))
+
+
+app = command_group({"build": build_image})
 
 
 def _report(image: Image) -> Report:

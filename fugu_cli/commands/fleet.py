@@ -18,7 +18,7 @@ from fugu.contract.trust import Trust
 from fugu.host import arguments
 from fugu.host.files import is_held, write_secret
 from fugu.library.report import Line, Result, Table
-from fugu_cli.app import CeilingOption, PointCeilingOption, command, command_group, output_option
+from fugu_cli.app import CeilingOption, PointCeilingOption, command_group, output_option
 from fugu_cli.commands import fleet_keys, fleet_rollout
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, by_operator, dry_run_of, enrolments_in
 from fugu_cli.view import fleet as view
@@ -31,11 +31,6 @@ from gateway.fleet.signing import read_pins
 
 __all__ = ["enter_device", "new_enrolment"]
 
-app = command_group()
-command(app, "init")(fleet_keys.init)
-command(app, "sign")(fleet_rollout.sign)
-app.add_typer(fleet_keys.app, name="keys")
-app.add_typer(fleet_rollout.app, name="rollout")
 _SHOWN = 20
 _RootOption = Annotated[
     Path, Option("--root", metavar="FILE", help="The fleet's root, root.envelope beside the keys; it is public.")
@@ -43,7 +38,6 @@ _RootOption = Annotated[
 _DocumentArgument = Annotated[Path, Argument(metavar="DOCUMENT", help="What 'fugu fleet sign' has written.")]
 
 
-@command(app, "enrol")
 def enrol(
     *,
     root: _RootOption,
@@ -158,7 +152,6 @@ def _enrolment_text(enrolment: Enrolment) -> str:
     return enrolment.model_dump_json(indent=None if enrolment.pins else 2, exclude_none=True) + "\n"
 
 
-@command(app, "remove")
 def remove(
     device: Annotated[str, Argument(metavar="DEVICE", help="Name of the device.")], *, registry: RegistryOption
 ) -> None:
@@ -175,7 +168,6 @@ def remove(
     print(f"{device} is no device of fleet {registry_db.fleet} any more")
 
 
-@command(app, "groups", shows=True)
 def groups(
     *,
     registry: RegistryOption,
@@ -206,7 +198,6 @@ def groups(
     return Result(members, [Table("Groups", ("group", "devices", ""), group_rows)], warnings=warnings)
 
 
-@command(app, "push", shows=True)
 def push(
     document: _DocumentArgument,
     *,
@@ -247,7 +238,6 @@ def push(
     return Result({"version": version, "devices": devices, "restores": restores}, [Line(line)])
 
 
-@command(app, "status", shows=True)
 def status(
     *,
     registry: RegistryOption,
@@ -286,7 +276,6 @@ def status(
     return Result(document, view.shown_devices(devices, refusals, gateway), error=error)
 
 
-@command(app, "history", shows=True)
 def history(
     *,
     registry: RegistryOption,
@@ -304,3 +293,19 @@ def history(
         events = [] if refusals else list(view.every_entry(registry_db.history))
     report = view.shown_refusals(refusal_rows) if refusals else view.shown_events(events)
     return Result([event._asdict() for event in (refusal_rows or events)], report)
+
+
+app = command_group(
+    {
+        "init": fleet_keys.init,
+        "sign": fleet_rollout.sign,
+        "enrol": enrol,
+        "remove": remove,
+        "groups": groups,
+        "push": push,
+        "status": status,
+        "history": history,
+        "keys": fleet_keys.app,
+        "rollout": fleet_rollout.app,
+    }
+)

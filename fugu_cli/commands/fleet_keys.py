@@ -19,7 +19,7 @@ from fugu.contract.fleet_documents import Enrolment, PolicyDocument, RootDocumen
 from fugu.host.arguments import one_of
 from fugu.host.files import naming
 from fugu.library.report import JsonObject, Line, Result, Table
-from fugu_cli.app import FleetOption, command, command_group
+from fugu_cli.app import FleetOption, command_group
 from fugu_cli.view.fleet import dry_run
 from fugu_cli.view.terminal import say, show_report, working
 from gateway.fleet.documents import changes, former_document
@@ -139,7 +139,6 @@ def dry_run_of(
     return dry_run(document, previous, device_changes, plan, stages)
 
 
-app = command_group("The keys that a fleet trusts.")
 _MOST_KEYS = 16
 
 
@@ -186,7 +185,6 @@ def _quorum(quorum_text: str, name: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-@command(app, "show", shows=True)
 def show(keys: KeysOption) -> Result:
     """Show whose signatures count for what.
 
@@ -201,7 +199,6 @@ def show(keys: KeysOption) -> Result:
     return Result(_root_document(document, keys), [_root_table(document, keys)])
 
 
-@command(app, "rotate", shows=True)
 def rotate(
     *,
     keys: KeysOption,
@@ -246,6 +243,9 @@ def rotate(
         )
     document = {**_root_document(root.document, keys), "new": [str(path) for path in new_files]}
     return Result(document, [_root_table(root.document, keys), *map(Line, lines)])
+
+
+app = command_group({"show": show, "rotate": rotate}, "The keys that a fleet trusts.")
 
 
 def _root_document(document: RootDocument, folders: list[Path]) -> JsonObject:

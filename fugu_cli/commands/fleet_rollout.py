@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from fugu.contract.fleet_documents import Address, PolicyDocument, compile_for_b
 from fugu.host.arguments import moment, one_of, stream_units
 from fugu.host.files import naming, write_public
 from fugu.library.report import Line, Part, Result, Table
-from fugu_cli.app import JsonOption, UnitOption, command, command_group, output_option
+from fugu_cli.app import JsonOption, UnitOption, command_group, output_option
 from fugu_cli.commands.fleet_keys import (
     EnrolmentsOption,
     KeysOption,
@@ -295,14 +295,12 @@ def _signature_result(signed: Signed, previous_document: PolicyDocument | None, 
     return Result({**facts, "streams": streams, **content_document(document, previous_document)}, report)
 
 
-app = command_group("A document in stages, to some devices first.")
 NumberArgument = Annotated[
     int | None, Argument(metavar="[NUMBER]", help="Of the rollout (default: the one under way).")
 ]
 _STAGES = ("5%", "25%", "100%")
 
 
-@command(app, "start", shows=True)
 def start(
     document: Annotated[Path | None, Argument(metavar="[DOCUMENT]", help="What 'fugu fleet sign' has written.")] = None,
     *,
@@ -371,7 +369,6 @@ def start(
         return shown_rollout(registry_db, rollout_number)
 
 
-@command(app, "show")
 def show(
     number: NumberArgument = None,
     *,
@@ -402,22 +399,29 @@ def show(
             raise FuguError(f"rollout {number} was {phase}")
 
 
-def _add_command(operation: str, help_text: str) -> None:
-    """Define a command for an operation on a rollout."""
-    example = f"\n\n\b\nexamples:\n  fugu fleet rollout {operation} --registry home-fleet.db"
+def _operation_command(operation: str, help_text: str) -> Callable[..., None]:
+    """Make the command for an operation on a rollout."""
 
-    @app.command(operation, help=help_text + example)
-    def _operate(registry: RegistryOption, number: NumberArgument = None) -> None:
+    def operate(number: NumberArgument = None, *, registry: RegistryOption) -> None:
         with closing(Registry(registry)) as registry_db:
             rollout_number = _active_number(registry_db) if number is None else number
             Rollouts(registry_db).operate(rollout_number, operation, **by_operator())
             show_result(shown_rollout(registry_db, rollout_number))
 
+    operate.__doc__ = f"{help_text}\n\n\b\nexamples:\n  fugu fleet rollout {operation} --registry home-fleet.db"
+    return operate
 
-_add_command("approve", "Open the gate that a rollout waits at.")
-_add_command("pause", "Let nothing happen until it is resumed.\n\nDevices that were offered the document keep it.")
-_add_command("resume", "Go on with a rollout that is paused.")
-_add_command("abort", "End a rollout.\n\nDevices stay where they are, and the way back is said.")
+
+_OPERATIONS = {
+    "approve": "Open the gate that a rollout waits at.",
+    "pause": "Let nothing happen until it is resumed.\n\nDevices that were offered the document keep it.",
+    "resume": "Go on with a rollout that is paused.",
+    "abort": "End a rollout.\n\nDevices stay where they are, and the way back is said.",
+}
+app = command_group(
+    {"start": start, "show": show} | {name: _operation_command(name, about) for name, about in _OPERATIONS.items()},
+    "A document in stages, to some devices first.",
+)
 
 
 def _active_number(registry: Registry) -> int:

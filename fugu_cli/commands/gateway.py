@@ -18,7 +18,7 @@ from fugu.host.arguments import one_of
 from fugu.host.files import write_secret
 from fugu.host.terminal import LOG_FORMATS, log_to_stderr
 from fugu.library.report import Line, Result, Table
-from fugu_cli.app import BrokerOption, ConfigArgument, command, command_group, output_option
+from fugu_cli.app import BrokerOption, ConfigArgument, output_option
 from fugu_cli.connection import broker_of
 from fugu_cli.view.gateway import learned_chains, print_history, show_status
 from fugu_cli.view.terminal import say, working
@@ -36,7 +36,6 @@ SourceArgument = Annotated[
 RayOption = Annotated[
     str | None, Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
 ]
-app = command_group()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,6 @@ class _LogOptions:
         log_to_stderr(one_of(self.log_format, "log-format", LOG_FORMATS), verbose=self.verbose)
 
 
-@command(app, "run")
 def run(
     config: ConfigArgument,
     *,
@@ -106,7 +104,6 @@ def run(
         return serve(settings, startup.close, duty)
 
 
-@command(app, "cluster")
 def cluster(
     config: ConfigArgument,
     *,
@@ -133,7 +130,6 @@ def cluster(
         return run_cluster(GatewayConfig.read(config), shards, address, started=startup.close)
 
 
-@command(app, "status", shows=True)
 def status(
     store: Annotated[
         str, Argument(metavar="FILE|URL", help="The store of the gateway that runs, or its gateway.toml.")
@@ -154,7 +150,6 @@ def status(
     return Result(status, show_status(status), 1 if status["alarms"] else 0)
 
 
-@command(app, "history")
 def history(
     device: DeviceArgument,
     stream: Annotated[str, Argument(help="Its stream.")],
@@ -180,7 +175,6 @@ def history(
         print_history(as_json, estimate_row)
 
 
-@command(app, "forget", shows=True)
 def forget(
     device: DeviceArgument,
     *,
@@ -203,7 +197,6 @@ def forget(
     return Result(forgotten._asdict(), [Line(f"Erased of {device}, {erased_words}. The ledger keeps its charges.")])
 
 
-@command(app, "asyncapi")
 def asyncapi() -> None:
     """Print the protocol as an AsyncAPI 3 document.
 
@@ -218,7 +211,6 @@ def asyncapi() -> None:
     print(asyncapi_json(), end="")
 
 
-@command(app, "dashboard")
 def dashboard(
     config: Annotated[
         Path | None, Argument(metavar="[PAGE.toml]", help="fleet, [broker], ledger and [page], in place of options.")
@@ -308,7 +300,6 @@ class StreamOptions:
         return Source(Place.of(store).store, time.span(), tuple(self.device or ()), self.stream)
 
 
-@command(app, "export", shows=True)
 def export(
     store: Annotated[str, Argument(metavar="FILE|URL", help="The store; its gateway may be running.")],
     folder: Annotated[Path, Argument(metavar="DIR", help="A new folder for the files.")],
@@ -332,7 +323,6 @@ def export(
     return _row_counts(folder, row_counts)
 
 
-@command(app, "smooth", shows=True)
 def smooth(
     source: SourceArgument,
     *,
@@ -361,7 +351,6 @@ def smooth(
     return _row_counts(output, row_counts)
 
 
-@command(app, "learn", shows=True)
 def learn(
     source: SourceArgument,
     *,

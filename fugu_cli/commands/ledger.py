@@ -12,7 +12,7 @@ from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import moment
 from fugu.library.report import Result
-from fugu_cli.app import ConfigArgument, command, command_group
+from fugu_cli.app import ConfigArgument, command_group
 from fugu_cli.connection import broker_of
 from fugu_cli.view.ledger import shown_ledger, shown_releases
 from fugu_cli.view.terminal import say_waiting, working
@@ -22,8 +22,6 @@ from gateway.store.location import Location, ledger_beside, store_location
 
 __all__ = ["LedgerOption", "ledger_location"]
 
-app = command_group()
-releases = command_group()
 LedgerOption = Annotated[
     str | None, Option("--ledger", metavar="FILE|URL", help="The gateway's ledger (default: beside the store).")
 ]
@@ -39,7 +37,6 @@ def ledger_location(ledger: str | None, store: str | None) -> Location:
     return ledger_beside(Place.of(store).store)
 
 
-@command(app, "show", shows=True)
 def show(
     *,
     ledger: LedgerOption = None,
@@ -61,7 +58,6 @@ def show(
         return shown_ledger(ledger_db)
 
 
-@command(app, "resume")
 def resume(
     store: StoreOption,
     ledger: LedgerOption = None,
@@ -98,7 +94,6 @@ def resume(
     print(f"{ledger_path.name} is the ledger of {location.name}; no copy of either from before fits any more")
 
 
-@command(app, "progress")
 def progress(
     *,
     store: StoreOption,
@@ -122,7 +117,9 @@ def progress(
     print(f"{release} goes on with the first window from tick {first} on, not from {old_tick}; none is released twice")
 
 
-@command(releases, "release", shows=True)
+app = command_group({"show": show, "resume": resume, "progress": progress})
+
+
 def release(
     config: ConfigArgument,
     *,

@@ -11,13 +11,10 @@ from typer import Argument, Option
 
 from fugu.contract.errors import UsageError
 from fugu.library.report import Result
-from fugu_cli.app import command, command_group, output_option
+from fugu_cli.app import output_option
 from fugu_cli.commands.plan_options import RecordingOptions
 
-app = command_group()
 
-
-@command(app, "fit", shows=True)
 def fit(
     context: typer.Context,
     files: Annotated[list[Path], Argument(metavar="FILE...", help="Recording of any form that fugu read knows.")],

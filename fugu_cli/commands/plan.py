@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from fugu.library.report import Result
-from fugu_cli.app import NotPrivateOption, command, command_group, output_option
+from fugu_cli.app import NotPrivateOption, output_option
 from fugu_cli.commands.plan_options import (
     AdversaryOption,
     AutoOptions,
@@ -22,11 +22,9 @@ from fugu_cli.commands.plan_options import (
     WindowOptions,
 )
 
-app = command_group()
 _OutputOption = Annotated[Path | None, output_option("FILE", "Write a policy.")]
 
 
-@command(app, "auto", shows=True)
 def auto(
     readings: Annotated[
         list[Path], Argument(metavar="READINGS...", help="CSV (also gzipped), not to be released; one of each donor.")
@@ -65,7 +63,6 @@ def auto(
     return plan_recordings(readings, options, output=output, not_private=not_private, force=force)
 
 
-@command(app, "stream", shows=True)
 def stream(plan: StreamOptions, chains: ChainOptions, policy: PolicyOptions, output: _OutputOption = None) -> Result:
     """Plan a stream: how to randomise each reading.
 
@@ -86,7 +83,6 @@ def stream(plan: StreamOptions, chains: ChainOptions, policy: PolicyOptions, out
     return plan_stream(plan, chains, policy, output)
 
 
-@command(app, "window", shows=True)
 def window(options: WindowOptions, chains: ChainOptions, policy: PolicyOptions, output: _OutputOption = None) -> Result:
     """Plan windows of ticks.
 
@@ -106,7 +102,6 @@ def window(options: WindowOptions, chains: ChainOptions, policy: PolicyOptions, 
     return plan_window(options, chains, policy, output)
 
 
-@command(app, "joint", shows=True)
 def joint(
     model: Annotated[Path, Argument(metavar="MODEL", help="File of 'fugu plan model' with several streams.")],
     *,
@@ -132,7 +127,6 @@ def joint(
     return plan_joint(model, options, header, output=output)
 
 
-@command(app, "measure", shows=True)
 def measure(
     file: Annotated[Path, Argument(metavar="FILE", help="Specification, in TOML or JSON; its keys are below.")],
     *,
@@ -184,7 +178,6 @@ def measure(
     return plan_measure(file, adversary, apart=apart, hide=hide, protect=protect, quick=quick, svg=svg, output=output)
 
 
-@command(app, "network", shows=True)
 def network(
     file: Annotated[Path, Argument(metavar="FILE", help="The network, in TOML or JSON; its keys are below.")],
 ) -> Result:

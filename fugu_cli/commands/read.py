@@ -7,15 +7,12 @@ from typing import Annotated
 
 from typer import Argument
 
-from fugu_cli.app import JsonOption, command, command_group, output_option
+from fugu_cli.app import JsonOption, output_option
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.reading import read_file
 
-app = command_group()
 
-
-@command(app, "read")
-def _read(
+def read(
     file: Annotated[Path, Argument(metavar="FILE", help="A recording of any form, also gzipped.")],
     *,
     reading: RecordingOptions,

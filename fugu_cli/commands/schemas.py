@@ -11,15 +11,12 @@ from edge_agent.config_schema import AgentConfig
 from fugu.contract._document import Document
 from fugu.host.files import new_folder
 from fugu.library.report import JsonObject
-from fugu_cli.app import command, command_group
 from fugu_cli.commands.deploy import OutOption
 from fugu_helper.config import HelperConfig
 from gateway.config import GatewayConfig, PageFile
 from gateway.releases.config import ReleaseConfig
 
 __all__ = ["FILES", "schema", "write"]
-
-app = command_group()
 
 
 FILES: dict[str, type[Document]] = {
@@ -56,7 +53,6 @@ def write(folder: Path) -> list[Path]:
     return list(files)
 
 
-@command(app, "schemas")
 def schemas(out: OutOption) -> None:
     """Write schemas of configuration files, for editors.
 

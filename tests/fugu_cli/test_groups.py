@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer import Argument, Option
 
-from fugu_cli.app import command
+from fugu_cli.app import command_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,8 @@ called: list[object] = []
 
 def command_of() -> Any:
     """A command with two groups, an argument and options of its own."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-    @command(app)
-    def _called(
+    def called_with(
         context: typer.Context,
         file: Annotated[str, Argument(metavar="FILE", help="To read.")] = "-",
         *,
@@ -51,7 +49,8 @@ def command_of() -> Any:
         """Called."""
         called[:] = [noise, names, quick, count, file, context.info_name]
 
-    return typer.main.get_command(app)
+    group: Any = typer.main.get_command(command_group({"fugu": called_with}))
+    return group.commands["fugu"]
 
 
 def run(*words: str) -> list[object]:
@@ -94,12 +93,12 @@ def test_an_annotation_is_names_help_and_metavar() -> None:
         Annotated[int, Option(min=2, max=1, help="Nothing is within.")],
     ],
 )
-def test_an_option_without_help_or_with_bounds_that_hold_nothing_is_refused_at_import(annotation: Any) -> None:
+def test_an_option_without_help_or_with_bounds_that_hold_nothing_is_refused(annotation: Any) -> None:
     def shards(count: Any = 1) -> None: ...
 
     shards.__annotations__["count"] = annotation
     with pytest.raises(TypeError, match=r"shards: .*count"):
-        command(typer.Typer())(shards)
+        command_group({"shards": shards})
 
 
 @pytest.mark.fresh
