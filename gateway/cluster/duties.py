@@ -190,7 +190,8 @@ class WholeFleet(_Sharing):
 
     def details(self) -> dict[str, object]:
         """The missing shards under `missing`, for the gateway's status."""
-        return {"missing": [f"shard {index}/{self._shards}" for index in self.elsewhere.missing]}
+        indices = () if self.elsewhere is None else self.elsewhere.missing
+        return {"missing": [f"shard {index}/{self._shards}" for index in indices]}
 
     def arrange(self, store: Store) -> None:
         """Let this number of shards share the devices from now on, and no other processes. Raises DatabaseError."""

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fugu.contract.errors import FuguError, Reason, cause, printable
 from fugu.contract.policies import AnyPolicy
@@ -156,27 +156,23 @@ class _Newest(NamedTuple):
     limit: float
 
 
-class Elsewhere:
-    """Other processes of a site, as seen by the process that speaks for them; here none."""
+class Elsewhere(Protocol):
+    """Other processes of a site, as seen by the process that speaks for them."""
 
     @property
     def missing(self) -> tuple[int, ...]:
         """The indices of processes without a recent report, or without a connection to the broker."""
-        return ()
 
     @property
     def heard(self) -> int:
         """The number of devices that have sent them a frame."""
-        return 0
 
     @property
     def inbox(self) -> int:
         """The number of messages that wait there."""
-        return 0
 
     def counters(self) -> Counter[str]:
         """Return the sums of all their counters."""
-        return Counter()
 
     def look(self, alarms: Alarms, now: float) -> None:
         """Note the missing processes, and the alarms of the others."""
@@ -190,7 +186,7 @@ class Sources(NamedTuple):
         stuck_seconds: age of a round from which the worker counts as stuck.
         certificates: returns the ends of certificates, in Unix seconds, by purpose.
         details: returns further values for the report, such as the size of the store.
-        elsewhere: other processes of the site that this one speaks for.
+        elsewhere: other processes of the site that this one speaks for; `None` without any.
         tell: receives this process's brief report, in place of the topic, if another process speaks for it.
         has_left: whether a device is no longer in the fleet's registry, so that its silence is no alarm.
     """
@@ -201,7 +197,7 @@ class Sources(NamedTuple):
     stuck_seconds: float
     certificates: Callable[[], Mapping[str, float]]
     details: Callable[[], Mapping[str, Any]]
-    elsewhere: Elsewhere = Elsewhere()
+    elsewhere: Elsewhere | None = None
     tell: Callable[[Mapping[str, Any]], None] | None = None
     has_left: Callable[[str], bool] = lambda _device: False
 
@@ -378,7 +374,8 @@ class Monitor:
         if self.round_age > self._sources.stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()
-        self._sources.elsewhere.look(self.alarms, now)
+        if self._sources.elsewhere is not None:
+            self._sources.elsewhere.look(self.alarms, now)
         self._check_certificates(now)
         if not self._link.connected:
             self._connected_since = None
@@ -422,13 +419,13 @@ class Monitor:
 
     def health(self) -> Health:
         """Return the message of the topic `health`."""
-        counters = self.counters()
+        counters, elsewhere = self.counters(), self._sources.elsewhere
         return Health(
             True,
             int(self._wall()),
             int(self._since),
             len(self._sources.catalogue.names()),
-            len(self._newest_frames) + self._sources.elsewhere.heard,
+            len(self._newest_frames) + (0 if elsewhere is None else elsewhere.heard),
             sum(count for name, count in counters.items() if name.endswith("stored") and name != "not_stored"),
             sum(counters.get(reason, 0) for reason in Reason),
             self.alarms.summary(),
@@ -436,7 +433,8 @@ class Monitor:
 
     def counters(self) -> Counter[str]:
         """Return the counters of this process, with those of the processes that it speaks for."""
-        return Counter(dict(self._sources.counters)) + self._sources.elsewhere.counters()
+        counters, elsewhere = Counter(dict(self._sources.counters)), self._sources.elsewhere
+        return counters + (Counter() if elsewhere is None else elsewhere.counters())
 
     def brief(self) -> dict[str, Any]:
         """Return a short report for the process that speaks for this one."""

@@ -66,7 +66,7 @@ class Alone:
         client_id: the process's name at the broker.
         will: the message that the broker publishes when the process is gone.
         status_store: the store beside whose file the process's health is served.
-        elsewhere: the other processes that it speaks for.
+        elsewhere: the other processes that it speaks for; `None` without any.
         shares: whether other processes store the frames.
         says_to: receives the process's health, in place of the topic `health`.
         resources: closes what the duty has opened beside store and parts.
@@ -82,7 +82,7 @@ class Alone:
         self.broker, self.status_store = settings.broker, settings.store
         self.client_id = f"gateway-{settings.fleet}"
         self.will: Will | None = Will(topic_of("health", settings.fleet), Health(online=False).encode())
-        self.elsewhere = Elsewhere()
+        self.elsewhere: Elsewhere | None = None
         self.says_to: Callable[[Mapping[str, Any]], None] | None = None
         self.resources = ExitStack()
 

@@ -273,12 +273,14 @@ class Gateway:
     @property
     def _waiting(self) -> int:
         """The number of messages that wait in this process, and in the shards if it speaks for them."""
-        return self._inbox.waiting + self._duty.elsewhere.inbox
+        elsewhere = self._duty.elsewhere
+        return self._inbox.waiting + (0 if elsewhere is None else elsewhere.inbox)
 
     def _read_metrics(self) -> Reading:
         from gateway.health.metrics import Reading
 
-        connected = self._link.connected and not self._duty.elsewhere.missing
+        elsewhere = self._duty.elsewhere
+        connected = self._link.connected and (elsewhere is None or not elsewhere.missing)
         return Reading(
             *(self._monitor.latest, self._monitor.counters(), connected, self._monitor.round_age),
             *(self._waiting, self._store_bytes()),

@@ -138,9 +138,9 @@ class Publisher(Part):
         self._counters = counters
         self._owed_devices: dict[str, None] = {}
         self._watermark_messages: set[int] = set()
-        self._report_messages: dict[int, int] = {}
+        self._report_messages: dict[int, int | tuple[int, int]] = {}
+        """By message the serial of a report of the outbox, or the number and tick of a stream of symbols."""
         self._symbols: Reports = recorder.symbols.reports
-        self._symbol_messages: dict[int, tuple[int, int]] = {}
         self._symbol_times: dict[int, datetime] = {}
         self._waiting = Waiting()
         self._start_frames = store.newest_frames()
@@ -163,20 +163,21 @@ class Publisher(Part):
         if not begun_anew:
             return
         self._watermark_messages.clear()
+        for report in self._report_messages.values():
+            if isinstance(report, tuple):
+                self._symbols.put_again(report[0])
         self._report_messages.clear()
-        for stream_number, _ in self._symbol_messages.values():
-            self._symbols.put_again(stream_number)
-        self._symbol_messages.clear()
         self._waiting = Waiting()
         self._read_through, self._queued = 0, -1
 
     def acknowledged(self, message_id: int, accepted: bool = True) -> None:
         """Note that the broker has answered a message; a refused report is not published again either."""
         self._watermark_messages.discard(message_id)
-        if (serial := self._report_messages.pop(message_id, None)) is not None:
-            self._done_serials.append(serial)
-        elif (report_key := self._symbol_messages.pop(message_id, None)) is not None:
-            self._symbols.acknowledged(*report_key)
+        report = self._report_messages.pop(message_id, None)
+        if isinstance(report, tuple):
+            self._symbols.acknowledged(*report)
+        elif report is not None:
+            self._done_serials.append(report)
 
     def pump(self, *, idle: bool = False) -> None:
         """Publish as much as may be under way; when idle, also tidy the outbox. DatabaseError: a later call goes on."""
@@ -190,7 +191,7 @@ class Publisher(Part):
     @property
     def finished(self) -> bool:
         """True if no message is owed or under way."""
-        under_way = self._watermark_messages or self._report_messages or self._symbol_messages
+        under_way = self._watermark_messages or self._report_messages
         return not (self._owed_devices or under_way or self._done_serials)
 
     def details(self) -> dict[str, object]:
@@ -213,15 +214,10 @@ class Publisher(Part):
                 self._counters["committed"] += 1
             del self._owed_devices[device]
 
-    @property
-    def _room(self) -> int:
-        """The number of further reports that may be under way."""
-        return max(self.MAX_IN_FLIGHT - len(self._report_messages) - len(self._symbol_messages), 0)
-
     def _report_symbols(self) -> None:
         if not self._link.connected:
             return
-        reports = self._symbols.take(self._room)
+        reports = self._symbols.take(self.MAX_IN_FLIGHT - len(self._report_messages))
         for sent_count, (place, tick, estimate) in enumerate(reports):
             if isinstance(estimate, FuguError):
                 self._counters[estimate.reason] += 1
@@ -235,7 +231,7 @@ class Publisher(Part):
                     self._symbols.put_again(unsent.place.number)
                 return
             self._symbol_times[place.number] = estimate.time
-            self._symbol_messages[message_id] = place.number, tick
+            self._report_messages[message_id] = place.number, tick
             self._counters["estimates"] += 1
 
     def _report_outbox(self) -> None:
@@ -248,7 +244,7 @@ class Publisher(Part):
             self._queued = self._store.queued
         if not self._link.connected:
             return
-        sendable, superseded_serials = self._waiting.take(self._room)
+        sendable, superseded_serials = self._waiting.take(self.MAX_IN_FLIGHT - len(self._report_messages))
         for serial in superseded_serials:
             self._leave_out(serial)
         sent_count = 0

@@ -62,7 +62,7 @@ from gateway.releases.inputs import (
 )
 from gateway.releases.jobs import CountedTicks, Job, answer_rows
 from gateway.releases.ledger import Ledger
-from gateway.releases.statistics import UNOBSERVED, SymbolCounter, add_noise, noise_variance, sensitivity
+from gateway.releases.statistics import UNOBSERVED, Tally, add_noise, count_symbols, noise_variance, sensitivity
 from gateway.store.engine import LedgerError
 from gateway.store.journal import wall_time
 from gateway.store.store import Store
@@ -245,15 +245,15 @@ def ticks_of(symbols: dict[NoiseTable, Ints]) -> Counter[NoiseTable]:
     return Counter({table: int((symbol_row >= 0).sum()) for table, symbol_row in symbols.items()})
 
 
-def windows_are_better(question: Question, windows: DeviceWindows | None, symbols: dict[NoiseTable, Ints]) -> bool:
+def windows_are_better(question: Question, windows: DeviceWindows, symbols: dict[NoiseTable, Ints]) -> bool:
     """Tell whether a device's windows answer better than its symbols: about no fewer ticks, with no more variance.
 
     The first ticks of a baseline have symbols of a public distribution, and windows leave these ticks out. The variance
     is the bound for the worst states, without the noise that counts of symbols would get: it depends on nothing
     private.
     """
-    if windows is None or not symbols:
-        return windows is not None
+    if not symbols:
+        return True
     ticks = ticks_of(symbols)
     if windows.addend.ticks + windows.beginning < ticks.total():
         return False
@@ -265,8 +265,8 @@ class Counts:
     """The counts of a window.
 
     Attributes:
-        symbols: symbols of devices whose windows are not used.
-        beside: symbols of devices whose windows are used as well.
+        symbols: by noise table, the symbols of devices whose windows are not used.
+        beside: by noise table, the symbols of devices whose windows are used as well.
         windows: the windows that are used, by device.
         tables: the noise tables of the symbols that are used, by device.
         counted: inputs of the distribution of a device's count, by device; for the Wasserstein mechanism only.
@@ -274,8 +274,8 @@ class Counts:
         versions: policies of all that is counted, with the first and last tick of each.
     """
 
-    symbols: SymbolCounter
-    beside: SymbolCounter
+    symbols: dict[NoiseTable, Tally] = field(default_factory=dict)
+    beside: dict[NoiseTable, Tally] = field(default_factory=dict)
     windows: dict[str, DeviceWindows] = field(default_factory=dict)
     tables: dict[str, set[NoiseTable]] = field(default_factory=dict)
     counted: dict[str, CountedSymbols] = field(default_factory=dict)
@@ -288,8 +288,8 @@ class Counts:
         alone_addends = [window.addend for device, window in self.windows.items() if device not in self.tables]
         doubled_addends = [window.addend for device, window in self.windows.items() if device in self.tables]
         return Inputs(
-            self.symbols.tallies,
-            self.beside.tallies,
+            tuple(self.symbols.values()),
+            tuple(self.beside.values()),
             sum_addends(alone_addends) if alone_addends else None,
             sum_addends(doubled_addends) if doubled_addends else None,
             max((window.scale for window in self.windows.values()), default=None),
@@ -420,7 +420,7 @@ class Maker:
 
         Raises FuguError if the symbols do not answer the query, or DatabaseError.
         """
-        counts = Counts(SymbolCounter(question.query), SymbolCounter(question.query))
+        counts = Counts()
         batch_size = max(1, _MOST_TICKS // question.length)
         with self.store.snapshot():
             for begin in range(0, len(question.devices), batch_size):
@@ -453,7 +453,9 @@ class Maker:
                 for table, symbol_row in symbols.items():
                     symbol_rows.setdefault((use_both, table), []).append(symbol_row)
         for (use_both, table), table_rows in symbol_rows.items():
-            (counts.beside if use_both else counts.symbols).add(np.stack(table_rows), table)
+            tallies = counts.beside if use_both else counts.symbols
+            tally = count_symbols(question.query, np.stack(table_rows), table)
+            tallies[table] = tallies[table].plus(tally) if table in tallies else tally
 
     def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
         """The inputs of the distribution of a device's count. FuguError if the Wasserstein mechanism cannot use it."""
@@ -484,7 +486,7 @@ class Maker:
                 if spent_seconds > seconds:
                     raise LaterError
             return WholeWindow(symbols=tuple(counts.counted.values()))
-        count = max(tally.counts.size for tally in counts.symbols.tallies)
+        count = max(tally.counts.size for tally in counts.symbols.values())
         return WholeWindow(moved=window_sensitivity(job.question.query.kind, count, job.plan.length))
 
     def _scale(self, job: Job, counts: Counts, inputs: Inputs, basis: WholeWindow | None) -> Fraction:

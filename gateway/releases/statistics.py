@@ -1,6 +1,6 @@
 """Statistics of a window: whole numbers of symbols, noise on them, and unbiased estimates about the states.
 
-Three steps show what is private. `SymbolCounter` counts symbols: the counts may not be published. `add_noise` adds
+Three steps show what is private. `count_symbols` counts symbols: the counts may not be published. `add_noise` adds
 exact discrete Laplace noise to every count. `estimate` computes values, standard errors and intervals from the noisy
 counts and from public numbers (how many ticks had a symbol), and from nothing else.
 
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
@@ -44,9 +43,9 @@ __all__ = [
     "UNOBSERVED",
     "Estimates",
     "Query",
-    "SymbolCounter",
     "Tally",
     "add_noise",
+    "count_symbols",
     "estimate",
     "noise_variance",
     "quantile",
@@ -131,6 +130,10 @@ class Tally(NamedTuple):
     steps: int
     counts: Ints
 
+    def plus(self, other: Tally) -> Tally:
+        """Add up the counts of two tallies of one table."""
+        return Tally(self.table, self.ticks + other.ticks, self.steps + other.steps, self.counts + other.counts)
+
 
 class Estimates(NamedTuple):
     """Values with standard errors and interval ends, (n,) each, n = 1 but for a histogram; times are in ticks."""
@@ -160,44 +163,24 @@ _GRID = 200
 """Number of leaving probabilities that `dwell` tries: neighbours differ by 4 % if there are 4,000 steps."""
 
 
-@dataclass(slots=True)
-class SymbolCounter:
-    """Counts the symbols of a query's window, some devices at a time."""
+def count_symbols(query: Query, symbols: Ints, table: NoiseTable) -> Tally:
+    """Count the symbols of n consecutive ticks (..., n), a line for each device; -1 is a tick without a symbol.
 
-    query: Query
-    _tallies: dict[NoiseTable, Tally] = field(default_factory=dict, init=False)
-
-    def add(self, symbols: Ints, table: NoiseTable) -> None:
-        """Count the symbols of n consecutive ticks (..., n), a line for each device; -1 is a tick without a symbol.
-
-        Raises FuguError if the query cannot be answered from this table.
-        """
-        states = self.query.states
-        all_states = len(states) == table.states
-        if not states or max(states) >= table.states or all_states != self.query.definition.each:
-            raise FuguError(f"a {self.query.kind} of {len(states)} of {table.states} states says nothing")
-        has_symbol = symbols != UNOBSERVED
-        has_pair = has_symbol[..., 1:] & has_symbol[..., :-1]
-        counts = self._counts(symbols, has_symbol, has_pair, table)
-        _, ticks, steps, total = self._tallies.get(table, (table, 0, 0, np.zeros_like(counts)))
-        self._tallies[table] = Tally(table, ticks + int(has_symbol.sum()), steps + int(has_pair.sum()), total + counts)
-
-    def _counts(self, symbols: Ints, has_symbol: Bools, has_pair: Bools, table: NoiseTable) -> Ints:
-        """The counts that the query needs, of symbols or pairs: (1,), (m,) or (m, m) as in `Tally`."""
-        m = table.symbols
-        if self.query.definition.pairs:
-            inversion(table)
-            return np.bincount((symbols[..., :-1] * m + symbols[..., 1:])[has_pair], minlength=m * m).reshape(m, m)
-        histogram = np.bincount(symbols[has_symbol], minlength=m)
-        if self.query.definition.each or (rule := two_valued_weights(table, self.query.states)) is None:
-            inversion(table)
-            return histogram
-        return np.array([histogram[rule.symbols].sum()])
-
-    @property
-    def tallies(self) -> tuple[Tally, ...]:
-        """The counts so far, a tally for each table."""
-        return tuple(self._tallies.values())
+    Raises FuguError if the query cannot be answered from this table.
+    """
+    has_all_states = len(query.states) == table.states
+    if not query.states or max(query.states) >= table.states or has_all_states != query.definition.each:
+        raise FuguError(f"a {query.kind} of {len(query.states)} of {table.states} states says nothing")
+    inversion(table)  # raises for a table without an inverse
+    has_symbol, m = symbols != UNOBSERVED, table.symbols
+    has_pair = has_symbol[..., 1:] & has_symbol[..., :-1]
+    if query.definition.pairs:
+        counts = np.bincount((symbols[..., :-1] * m + symbols[..., 1:])[has_pair], minlength=m * m).reshape(m, m)
+    else:
+        counts = np.bincount(symbols[has_symbol], minlength=m)
+        rule = None if query.definition.each else two_valued_weights(table, query.states)
+        counts = counts if rule is None else np.array([counts[rule.symbols].sum()])
+    return Tally(table, int(has_symbol.sum()), int(has_pair.sum()), counts)
 
 
 def sensitivity(tallies: Iterable[Tally]) -> int:

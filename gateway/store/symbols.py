@@ -226,11 +226,6 @@ class _Rows:
     addresses: list[int] = field(default_factory=list)
     accounted: list[int] = field(default_factory=list)
 
-    def addresses_within(self, first: int, last: int) -> list[int]:
-        """The addresses of the frames that have any of the ticks first..last, and perhaps of an earlier one."""
-        begin = max(bisect_right(self.firsts, first) - 1, 0)
-        return self.addresses[begin : bisect_right(self.firsts, last)]
-
 
 _NO_ROWS = _Rows()
 
@@ -289,13 +284,20 @@ class Tail:
 
     def of(self, sequence: int, first: int = 0, last: int = MAX_TICK) -> Columns:
         """The frames of a sequence that have any of the ticks first..last, in tick order."""
-        columns = self._columns_at(self._rows.get(sequence, _NO_ROWS).addresses_within(first, last))
+        columns = self.across([sequence], first, last)
         return columns.take(np.flatnonzero(columns.last >= first))
 
     def across(self, sequence_numbers: Iterable[int], first: int, last: int) -> Columns:
-        """Frames of some sequences: all that have any of the ticks first..last, and perhaps earlier ones."""
-        sequences = (self._rows.get(sequence, _NO_ROWS) for sequence in sequence_numbers)
-        return self._columns_at([address for rows in sequences for address in rows.addresses_within(first, last)])
+        """Frames of some sequences: all that have any of the ticks first..last, and perhaps an earlier one of each.
+
+        The frames of each sequence are in tick order.
+        """
+        addresses: list[int] = []
+        for sequence in sequence_numbers:
+            rows = self._rows.get(sequence, _NO_ROWS)
+            begin = max(bisect_right(rows.firsts, first) - 1, 0)
+            addresses += rows.addresses[begin : bisect_right(rows.firsts, last)]
+        return self._columns_at(addresses)
 
     def intervals(self, sequence: int) -> list[tuple[int, int]]:
         """The intervals (after, through] that the rows of a sequence account for."""

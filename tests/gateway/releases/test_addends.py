@@ -17,7 +17,7 @@ from gateway.releases.allowance import allowance, charge, smallest_scale
 from gateway.releases.charges import PER_NAT, units_above
 from gateway.releases.inputs import Addend, answer, sum_addends, symbols_addend, weighted_mean
 from gateway.releases.maker import windows_addend
-from gateway.releases.statistics import Estimates, Query, SymbolCounter, add_noise
+from gateway.releases.statistics import Estimates, Query, add_noise, count_symbols
 from tests.support.sanitised_counts import stationary
 from tests.support.soak import only
 
@@ -57,9 +57,8 @@ class Case:
         return windows_addend(counts, numbers, [self.window] * self.windows, len(self.states))
 
     def from_symbols(self, generator: np.random.Generator) -> Addend:
-        tally = SymbolCounter(self.query)
-        tally.add(randomised(generator, self.table, self.states), self.table)
-        tallies = add_noise(tally.tallies, self.release, lambda below: int(generator.integers(below)))
+        tally = count_symbols(self.query, randomised(generator, self.table, self.states), self.table)
+        tallies = add_noise((tally,), self.release, lambda below: int(generator.integers(below)))
         return symbols_addend(self.query, tallies, self.release)
 
 

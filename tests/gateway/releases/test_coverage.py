@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.releases.inputs import answer, symbols_addend
-from gateway.releases.statistics import Query, SymbolCounter, Tally, estimate, inversion
+from gateway.releases.statistics import Query, Tally, count_symbols, estimate, inversion
 
 COUNT = Query("count", (1,))
 UNLIKE = NoiseTable(rows=((SCALE // 2, SCALE // 4 * 3), (SCALE // 8, SCALE // 4 * 3), (SCALE // 8, SCALE // 4)))
@@ -141,10 +141,8 @@ def test_an_interval_of_a_dwell_time_covers_as_often_as_it_says(states: str, rho
     truth = path[:-1].sum() / max((path[:-1] > path[1:]).sum(), 1)
     chances: dict[tuple[int, ...], float] = defaultdict(float)
     for symbols in itertools.product(range(2), repeat=len(path)):
-        counter = SymbolCounter(query)
-        counter.add(np.array(symbols), table)
-        [part] = counter.tallies
-        counts = (part.ticks, part.steps, *part.counts.flatten().tolist())
+        tally = count_symbols(query, np.array(symbols), table)
+        counts = (tally.ticks, tally.steps, *tally.counts.flatten().tolist())
         chances[counts] += math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
     held = 0.0
     for (ticks, steps, *counts), chance in chances.items():
@@ -159,9 +157,9 @@ def test_a_dwell_time_is_right_in_the_middle_and_its_error_is_what_it_says() -> 
     table, path, generator = binary(0.02, 0.01), np.array(([1] * 60 + [0] * 40) * 40), np.random.default_rng(3)
     answers = []
     for _ in range(100):
-        counter = SymbolCounter(Query("dwell", (1,)))
-        counter.add((generator.random(len(path)) < inversion(table).emission[path, 1]).astype(np.int64), table)
-        answers.append(estimate(Query("dwell", (1,)), counter.tallies, Fraction(1, 20)))
+        symbols, query = generator.random(len(path)) < inversion(table).emission[path, 1], Query("dwell", (1,))
+        tally = count_symbols(query, symbols.astype(np.int64), table)
+        answers.append(estimate(query, (tally,), Fraction(1, 20)))
     values = np.array([answer.values[0] for answer in answers])
     errors = np.array([answer.standard_errors[0] for answer in answers])
     assert np.median(values) == pytest.approx(60.0, rel=0.05)

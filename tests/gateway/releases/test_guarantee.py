@@ -15,7 +15,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.reports import QueryKind
 from gateway.releases.allowance import allowance, charge, smallest_scale
 from gateway.releases.charges import units_above
-from gateway.releases.statistics import Query, SymbolCounter, sensitivity
+from gateway.releases.statistics import Query, count_symbols, sensitivity
 from tests.support.sanitised_counts import stationary, worst_loss
 
 
@@ -83,11 +83,9 @@ def test_histograms_and_pairs_of_symbols(kind: QueryKind, rho: tuple[float, floa
     table = NoiseTable.binary(round(rho[0] * SCALE), round(rho[1] * SCALE))
     query = Query(kind, (0, 1) if kind == "histogram" else (1,))
     paths = np.array(list(product((0, 1), repeat=n)))
-    tallies = [SymbolCounter(query) for _ in paths]
-    for tally, path in zip(tallies, paths, strict=True):
-        tally.add(path, table)
-    counts = np.array([tally.tallies[0].counts.ravel() for tally in tallies])
-    scale = float(smallest_scale([table], sensitivity(tallies[0].tallies), allowance(chains, epsilon, "ignorant")))
+    tallies = [count_symbols(query, path, table) for path in paths]
+    counts = np.array([tally.counts.ravel() for tally in tallies])
+    scale = float(smallest_scale([table], sensitivity(tallies), allowance(chains, epsilon, "ignorant")))
     outputs = np.array(list(product((-50, 0, 1, 2, 50), repeat=counts.shape[1])))
     density = np.exp(-np.abs(outputs[:, None, :] - counts[None, :, :]).sum(axis=2) / scale)
     transition, emission = np.array([[0.9, 0.1], [0.4, 0.6]]), np.array(table.weights()) / SCALE
