@@ -48,7 +48,17 @@ from fugu.recordings.summary import summary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Plan", "Planner", "plan", "planner", "question_of", "refuse_not_private", "refuse_overwriting", "target_of"]
+__all__ = [
+    "Plan",
+    "Planner",
+    "plan",
+    "planner",
+    "python_option_names",
+    "question_of",
+    "refuse_not_private",
+    "refuse_overwriting",
+    "target_of",
+]
 
 _WANTS: tuple[Want, ...] = get_args(Want)
 _MISSING: tuple[Literal["ignore"], ...] = ("ignore",)
@@ -460,7 +470,7 @@ def plan(
         QuestionError: the recording can be read in more than one way; its `options` are the answers.
         FuguError: the recording does not fit, or cannot answer the question. One line says what to do.
     """
-    with _python_option_names():
+    with python_option_names():
         _refuse_unknown_options(options)
         parsed_question = question_of(question, epsilon, protect, **options)
         read_as = read_options(
@@ -480,7 +490,7 @@ def plan(
 
 
 @contextmanager
-def _python_option_names() -> Iterator[None]:
+def python_option_names() -> Iterator[None]:
     """Rewrite the options in errors as Python writes them: `baseline=`, not `--baseline`."""
     try:
         yield

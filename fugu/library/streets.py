@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from pydantic import ValidationError
 
 from fugu.contract._document import first_problem
-from fugu.contract.errors import FuguError, PolicyError
+from fugu.contract.errors import FuguError, PolicyError, UsageError
 from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
@@ -24,7 +24,7 @@ from fugu.contract.sentences import Privacy, privacy_of
 from fugu.host.toml_file import toml_lines
 from fugu.library.auto_words import error_words
 from fugu.library.guarantee import promise_document
-from fugu.library.plans import question_of, refuse_not_private, target_of
+from fugu.library.plans import python_option_names, question_of, refuse_not_private, target_of
 from fugu.library.recordings import Source, readings_of, source_list
 from fugu.library.report import JsonObject, Line, Report, Table, plain
 from fugu.planning.policy_builder import Target, next_version
@@ -33,10 +33,12 @@ from fugu.planning.street import SIZES, Size, StreetPlan, plan_street
 from fugu.recordings.options import ReadOptions, read_options
 from fugu.recordings.summary import time_words
 
-__all__ = ["Street", "read_group", "street", "street_of"]
+__all__ = ["Street", "read_group", "refuse_not_of_homes", "street", "street_of"]
 
 _GROUP, _POLICIES = "group.toml", "policies"
 _SHOWN_SIZES = (10, 24, 58, 140, 350, 1000)
+_NOT_OF_HOMES = ("devices", "blocks", "days", "cell", "latency_seconds", "within")
+"""Fields of a question that no group of homes answers."""
 _READ_OPTIONS = ("time", "column", "only", "zone", "missing_values", "rows", "period", "gap", "as_it_is")
 
 
@@ -242,6 +244,13 @@ def read_group(file: str | Path) -> SharedWindow:
         raise FuguError(f"{file} is no signed document of a group: {first_problem(error, 'document')}") from None
 
 
+def refuse_not_of_homes(names: Sequence[str]) -> None:
+    """Raise a UsageError if there are names of options that say nothing about a group of homes."""
+    if names:
+        words = " and ".join(f"--{name.removesuffix('_seconds')}" for name in names)
+        raise UsageError(f"a group counts ticks in some states, for its homes: --homes goes without {words}")
+
+
 def street_of(
     sources: Sequence[Source],
     question: Question,
@@ -253,6 +262,8 @@ def street_of(
     **plan_options: Any,
 ) -> Street:
     """Read recordings and plan a group; `plan_options` are arguments of `plan_street`. Errors as for `street`."""
+    asked_names = [name for name in _NOT_OF_HOMES if getattr(question, name) != getattr(Question(), name)]
+    refuse_not_of_homes(asked_names if question.want in (None, "share") else ["want", *asked_names])
     recordings = [readings_of([source], options) for source in sources]
     zone = options.zone if isinstance(options.zone, ZoneInfo) else ZoneInfo("UTC")
     document = None if group is None else group.group
@@ -296,18 +307,20 @@ def street(
 
     Raises:
         QuestionError: a recording can be read in more than one way; its `options` are the answers.
+        UsageError: an option says nothing about a group, as `latency` and `within`.
         FuguError: a recording does not fit, or no such group is possible. One line says what to do.
     """
     read_as: Mapping[str, Any] = {name: options.pop(name) for name in _READ_OPTIONS if name in options}
-    return street_of(
-        source_list(recordings),
-        question_of("share", epsilon, protect, **options),
-        target_of(fleet, "home", stream),
-        read_options(**read_as),
-        homes,
-        group=None if group is None else read_group(group),
-        honest=honest,
-        colluding=colluding,
-        seed=seed,
-        progress=progress,
-    )
+    with python_option_names():
+        return street_of(
+            source_list(recordings),
+            question_of("share", epsilon, protect, **options),
+            target_of(fleet, "home", stream),
+            read_options(**read_as),
+            homes,
+            group=None if group is None else read_group(group),
+            honest=honest,
+            colluding=colluding,
+            seed=seed,
+            progress=progress,
+        )

@@ -21,7 +21,7 @@ from fugu.planning.question import Question
 from fugu.recordings.options import ReadOptions, read_options
 from fugu_cli.commands.plan_options import AutoOptions, GroupOptions, RecordingOptions, TrialOptions
 from fugu_cli.connection import broker_of
-from fugu_cli.view.terminal import working
+from fugu_cli.view.terminal import warn, working
 
 if TYPE_CHECKING:
     from fugu.library.streets import Street
@@ -45,8 +45,8 @@ Offer = tuple[str, AutoOptions]
 _NAMED = ("fleet", "device", "stream", "epoch", "broker")
 _READ_BY = (*(field.name for field in fields(RecordingOptions)), *_NAMED)
 """Names of options that are not part of the question."""
-_NOT_OF_HOMES = ("devices", "blocks", "days", "cell", "latency", "within", "device", "broker")
-"""Names of options that say nothing about a group of homes."""
+_NOT_OF_HOMES = ("device", "broker")
+"""Names of options that neither a group of homes nor its question has."""
 _BASELINE = 50
 """The ticks of the baseline that is tried if a plan recommends nothing."""
 _NOTHING_ELSE = "Nothing that was tried instead is useful: a recording of more days may do."
@@ -81,6 +81,8 @@ def plan_recordings(
     reading = reading_options(options, question)
     identity = target_of(options.fleet, options.device, options.stream, options.epoch)
     broker = None if options.broker is None else broker_of(options.broker)
+    if broker is not None and output is None:
+        warn("--broker is for agent.toml, which is not written without -o")
     recording_words = str(files[0]) if len(files) == 1 else "RECORDINGS"  # of several donors only the number is told
     command = ["fugu", "plan", "auto", recording_words]
     with working("planning", measured=True) as progress:
@@ -234,15 +236,12 @@ def plan_homes(
         FuguError: an option or a file cannot be read, or no such group is possible.
         OSError: a file cannot be read or written.
     """
-    from fugu.library.streets import read_group, street_of
+    from fugu.library.streets import read_group, refuse_not_of_homes, street_of
 
     if group.homes is None:
         raise UsageError("--honest, --colluding and --group are of a group of homes: give --homes")
     defaults = AutoOptions()
-    ignored = [name for name in _NOT_OF_HOMES if getattr(options, name) != getattr(defaults, name)]
-    if ignored or options.want not in (None, "share"):
-        words = " and ".join(f"--{name}" for name in ignored or ["want"])
-        raise UsageError(f"a group counts ticks in some states, for its homes: --homes goes without {words}")
+    refuse_not_of_homes([name for name in _NOT_OF_HOMES if getattr(options, name) != getattr(defaults, name)])
     question = question_asked(options)
     with working("planning", measured=True) as progress:
         street = street_of(

@@ -189,6 +189,12 @@ def test_the_agent_replays_only_rows_that_were_held_back(fugu: Fugu, planned: tu
 
 
 @pytest.mark.long
+def test_a_broker_without_a_folder_is_said_to_be_for_nothing(fugu: Fugu, planned: tuple[Path, Path]) -> None:
+    done = fugu(*AUTO, planned[0], "--broker", "b:1")
+    assert (done.code, "--broker is for agent.toml, which is not written without -o" in done.err) == (0, True)
+
+
+@pytest.mark.long
 def test_a_plan_is_not_overwritten_unless_that_is_asked(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
     shutil.copytree(planned[1], tmp_path / "plan")
     before = (tmp_path / "plan" / "policy.json").read_bytes()

@@ -121,6 +121,8 @@ def test_habit_is_learned_from_other_days_of_the_same_kind() -> None:
         ({"honest": 9, "colluding": 2}, "no sum would ever open"),
         ({"window": "7h"}, "a day not some windows"),
         ({"homes": 20_000}, "1 to 10000 homes"),
+        ({"within": "5%", "latency": "1h"}, "homes= goes without latency= and within=$"),
+        ({"devices": 3}, "homes= goes without devices=$"),
     ],
 )
 def test_a_group_that_cannot_be_is_refused(changes: dict[str, object], why: str) -> None:
