@@ -16,7 +16,16 @@ from fugu.core import compiled
 from fugu.core.policy import JOINT, NONE, Policy, PolicyError, Window
 from fugu.core.shares import UNIT, rate_up
 
-__all__ = ["BLOCKS", "CELLS", "AgentPolicy", "AgentWindow", "SharedSum", "read_discretiser", "read_policy"]
+__all__ = [
+    "BLOCKS",
+    "CELLS",
+    "AgentPolicy",
+    "AgentReader",
+    "AgentWindow",
+    "SharedSum",
+    "read_discretiser",
+    "read_policy",
+]
 
 BLOCKS = 2
 """The query that boards lack: a count for each block of the local day."""
@@ -105,7 +114,9 @@ class AgentPolicy(Policy):
     cells: tuple[tuple[int, int], ...]
 
 
-class _Reader(compiled.PolicyReader):
+class AgentReader(compiled.PolicyReader):
+    """Reads the policies of agents, whose readings are doubles."""
+
     form = b"FGA\x03"
     most_bytes = 1 << 20
     most_counts = 16_384
@@ -121,6 +132,7 @@ class _Reader(compiled.PolicyReader):
         """Read nothing: steps follow from the range."""
 
     def other_discretiser(self, kind: int, policy: AgentPolicy) -> None:
+        """Read the cells of a grid of places."""
         if kind != CELLS:
             raise PolicyError("a discretiser that is not known")
         grid_numbers = struct.unpack(">4d", self.take(32))
@@ -131,12 +143,14 @@ class _Reader(compiled.PolicyReader):
         policy.cells = tuple((self.signed(), self.signed()) for _ in range(cell_count))
 
     def other_query(self, kind: int, window: AgentWindow, policy: AgentPolicy) -> None:
+        """Read the blocks of the local day."""
         if kind != BLOCKS:
             raise PolicyError("a query that is not known")
         window.blocks, window.epoch_us, window.period_us = self._blocks(), policy.epoch_us, policy.period_us
         window.counts = DAY // window.blocks.seconds
 
     def other_chains(self, kind: int, policy: AgentPolicy) -> None:
+        """Read a class of joint chains."""
         if kind != JOINT:
             raise PolicyError("a class that is not known")
         policy.members, policy.steps, streams = [self.fraction()], self.number(1, 1, 2), []
@@ -146,9 +160,11 @@ class _Reader(compiled.PolicyReader):
         policy.shared, policy.column = tuple(streams), self.number(1, 0, len(streams) - 1)
 
     def points(self, kind: int, policy: AgentPolicy) -> None:
+        """Note that the policy is one of points."""
         policy.points = True
 
     def sums(self, policy: AgentPolicy) -> int:  # type: ignore[override]  # its own class of policies
+        """Read the sums over homes. Return their number."""
         policy.sums = tuple(self._sum(policy) for _ in range(self.number(1, 0, 16)))
         return len(policy.sums)
 
@@ -178,13 +194,13 @@ class _Reader(compiled.PolicyReader):
 
 def read_policy(compiled_bytes: bytes) -> AgentPolicy:
     """Read an agent's compiled policy; `fugu.core.policy.PolicyError` if bytes are not exactly of the format."""
-    policy: Any = compiled.read_policy(compiled_bytes, _Reader)
+    policy: Any = compiled.read_policy(compiled_bytes, AgentReader)
     return policy  # type: ignore[no-any-return]
 
 
 def read_discretiser(compiled_bytes: bytes) -> AgentPolicy:
     """Read the bytes of a discretiser into a policy of which only the discretiser is set."""
-    policy, reader = AgentPolicy(), _Reader(compiled_bytes)
+    policy, reader = AgentPolicy(), AgentReader(compiled_bytes)
     compiled.read_discretiser(policy, reader)
     if reader.at != len(compiled_bytes):
         raise PolicyError("bytes follow the end")

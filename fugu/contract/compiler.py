@@ -12,21 +12,21 @@ import math
 import re
 import struct
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from fugu.contract.chains import JointChains
 from fugu.contract.classify import least_double, least_integer, place_of_double
-from fugu.contract.compiled import BLOCKS, CELLS
+from fugu.contract.compiled import BLOCKS, CELLS, AgentReader
 from fugu.contract.discretisers import Baseline, Categories, Cells, Discretiser, Thresholds
 from fugu.contract.errors import PolicyError
 from fugu.contract.groups import SharedWindow
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.losses import claimed_ratio, ratio_below
+from fugu.contract.losses import claimed_ratio
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Blocks, Window
 from fugu.core.compiled import PolicyReader
 from fugu.core.leakage import MOST_NATS
-from fugu.core.policy import ADVERSARIES, BASELINE, CATEGORIES, JOINT, NONE, POINTS, THRESHOLDS
+from fugu.core.policy import ADVERSARIES, BASELINE, CATEGORIES, NONE, POINTS, THRESHOLDS
 from fugu.core.states import STEPS, UNIT
 
 if TYPE_CHECKING:
@@ -42,133 +42,13 @@ _LIMIT = 1 << 62
 _MAX_EXACT = 1 << 53
 
 
-class _Agent:
-    """The form of agents, whose readings are doubles."""
-
-    form = b"FGA\x03"
-    most_bytes = 1 << 20
-    unit = b""
-
-    def edge(self, edge: float, offset: float) -> int:
-        """Return the least reading for which reading + offset reaches an edge."""
-        return least_double(lambda value: value + offset >= edge) if offset else place_of_double(edge)
-
-    def span(self, baseline: Baseline) -> bytes:
-        """Compile the range of a mean."""
-        return struct.pack(">qq", place_of_double(baseline.lowest), place_of_double(baseline.highest))
-
-    def cells(self, cells: Cells) -> bytes:
-        extra_states = len(cells.states) - len(cells.cells)
-        places = b"".join(_pack(">qq", *cell) for cell in cells.cells)
-        return struct.pack(">4dB", *(number + 0.0 for number in (*cells.origin, *cells.step)), extra_states) + places
-
-    def points(self) -> bytes:
-        return bytes([POINTS])
-
-    def query(self, window: Window, group_count: int) -> tuple[int, bytes]:
-        """Return the kind of a window's query, and the bytes that belong to it."""
-        return (int(window.query.each), b"") if window.blocks is None else (BLOCKS, _block_bytes(window.blocks))
-
-    def sums(self, policy: Policy) -> bytes:
-        labels = policy.discretiser.states
-        return bytes([len(policy.sums)]) + b"".join(_sum_bytes(window, labels) for window in policy.sums)
-
-    ratio = staticmethod(claimed_ratio)
-
-    def joint(self, chains: JointChains, policy: Policy) -> bytes:
-        streams = b"".join(
-            _length_prefixed(stream.name.encode()) + bytes([stream.states]) + _fraction(Fraction(stream.rate))
-            for stream in chains.streams
-        )
-        header = bytes([JOINT]) + _fraction(Fraction(chains.odds_ratio)) + bytes([chains.steps, len(chains.streams)])
-        return header + streams + bytes([chains.column(policy.device, policy.stream)])
-
-
-class _Board:
-    """The form of boards, whose readings are integers of a unit."""
-
-    form = PolicyReader.form
-    most_bytes = PolicyReader.most_bytes
-
-    def __init__(self, unit: Fraction) -> None:
-        if not 0 < unit <= _LIMIT:
-            raise PolicyError("a unit has to be above 0, and at most 2^62")
-        self._unit = unit
-        self.unit = _fraction(unit)
-
-    def edge(self, edge: float, offset: float) -> int:
-        """Return the least reading for which reading * unit + offset reaches an edge; rounding is monotone."""
-        numerator, denominator = self._unit.numerator, self._unit.denominator
-        return least_integer(lambda reading: reading * numerator / denominator + offset >= edge, -_LIMIT, _LIMIT)
-
-    def span(self, baseline: Baseline) -> bytes:
-        """Compile the range of a mean, and the numbers by which a reading becomes a step."""
-        unit = self._unit
-        if unit.denominator & (unit.denominator - 1):
-            raise PolicyError(
-                f"with a running mean a unit has to be exact in binary, as 1 or 1/16 are, and {unit} is not. Plan with "
-                "readings in the unit of the sensor"
-            )
-        lowest, highest = Fraction(baseline.lowest), Fraction(baseline.highest)
-        span = highest - lowest
-        first_unit, last_unit = math.floor(lowest / unit), math.ceil(highest / unit)
-        if max(abs(first_unit), abs(last_unit)) * unit.numerator >= _MAX_EXACT:
-            raise PolicyError("the range of readings is too large for the firmware")
-        # The nearest of STEPS + 1 integers, halves upward: floor((2 STEPS (n unit - low) + span) / (2 span)).
-        slope, offset, bottom = 2 * STEPS * unit, span - 2 * STEPS * lowest, 2 * span
-        scale = math.lcm(slope.denominator, offset.denominator, bottom.denominator)
-        slope, offset, bottom = (coefficient * scale for coefficient in (slope, offset, bottom))
-        steps = _big_int(int(slope)) + bytes([offset < 0]) + _big_int(abs(int(offset))) + _big_int(int(bottom))
-        return struct.pack(">qq", first_unit, last_unit) + steps
-
-    def cells(self, cells: Cells) -> NoReturn:
-        raise PolicyError("the firmware has no grids of places: use the agent")
-
-    def points(self) -> NoReturn:
-        raise PolicyError("the firmware does symbols and windows, and this policy measures points: use the agent")
-
-    def query(self, window: Window, group_count: int) -> tuple[int, bytes]:
-        """Return the kind of a window's query, and no bytes; PolicyError if a board cannot count it."""
-        name, query = window.name, window.query
-        if not query.additive:
-            raise PolicyError(f"window {name} is of {query.name} counts, which the firmware does not do: use the agent")
-        if window.overlap * group_count > PolicyReader.most_counts:
-            raise PolicyError(
-                f"window {name} holds more than {PolicyReader.most_counts} counts at a time: too much for the firmware"
-            )
-        return int(query.each), b""
-
-    def sums(self, policy: Policy) -> bytes:
-        if policy.sums:
-            raise PolicyError(
-                f"a board cannot encrypt reports to the helper of group {policy.sums[0].group.name}: use the agent"
-            )
-        return b""
-
-    def ratio(self, epsilon: float) -> int:
-        """Return the ratio of a claimed epsilon; PolicyError above 1000 nats."""
-        if epsilon > MOST_NATS:
-            raise PolicyError(f"epsilon {epsilon:g} is not above 0 and at most {MOST_NATS}")
-        return ratio_below(epsilon)
-
-    def joint(self, chains: JointChains, policy: Policy) -> NoReturn:
-        raise PolicyError(
-            "the firmware cannot check the guarantee: streams that move together have no bound in closed form; "
-            "use the agent"
-        )
-
-
-_Form = _Agent | _Board
-_AGENT = _Agent()
-
-
 def compile_policy(policy: AnyPolicy) -> bytes:
     """Compile a policy for agents; its guarantee is not checked.
 
     Raises:
         PolicyError: agents cannot run the policy; one line.
     """
-    return _compile(policy, _AGENT)
+    return _compile(policy, None)
 
 
 def compile_board_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> bytes:
@@ -177,7 +57,10 @@ def compile_board_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> byt
     Raises:
         PolicyError: the firmware cannot run the policy; one line.
     """
-    return _compile(policy, _Board(unit))
+    if not 0 < unit <= _LIMIT:
+        raise PolicyError("a unit has to be above 0, and at most 2^62")
+    _check_board(policy)
+    return _compile(policy, unit)
 
 
 def compile_board_policies(policies: Sequence[AnyPolicy], units: Mapping[str, Fraction]) -> tuple[bytes, ...]:
@@ -191,20 +74,53 @@ def compile_board_policies(policies: Sequence[AnyPolicy], units: Mapping[str, Fr
     return tuple(compile_board_policy(policy, units.get(policy.stream, Fraction(1))) for policy in policies)
 
 
-def _compile(policy: AnyPolicy, form: _Form) -> bytes:
+def _check_board(policy: AnyPolicy) -> None:
+    """Refuse, by a PolicyError, a policy that the firmware cannot run."""
+    labels = policy.discretiser.states
+    if isinstance(policy.discretiser, Cells):
+        raise PolicyError("the firmware has no grids of places: use the agent")
+    if len(labels) > PolicyReader.most_states:
+        raise PolicyError(f"{len(labels)} states; the firmware has at most {PolicyReader.most_states}")
+    if policy.kind == "points":
+        raise PolicyError("the firmware does symbols and windows, and this policy measures points: use the agent")
+    for window in policy.windows:
+        name, query = window.name, window.query
+        if not query.additive:
+            raise PolicyError(f"window {name} is of {query.name} counts, which the firmware does not do: use the agent")
+        if window.overlap * len(window.groups(labels)) > PolicyReader.most_counts:
+            raise PolicyError(
+                f"window {name} holds more than {PolicyReader.most_counts} counts at a time: too much for the firmware"
+            )
+    if policy.sums:
+        raise PolicyError(
+            f"a board cannot encrypt reports to the helper of group {policy.sums[0].group.name}: use the agent"
+        )
+    if isinstance(policy.chains, JointChains):
+        raise PolicyError(
+            "the firmware cannot check the guarantee: streams that move together have no bound in closed form; "
+            "use the agent"
+        )
+    for guarantee in filter(None, (policy.guarantee, policy.windows_guarantee)):
+        if guarantee.epsilon > MOST_NATS:
+            raise PolicyError(f"epsilon {guarantee.epsilon:g} is not above 0 and at most {MOST_NATS}")
+
+
+def _compile(policy: AnyPolicy, unit: Fraction | None) -> bytes:
+    """Compile a policy for agents, or for boards whose readings have a unit."""
+    reader = AgentReader if unit is None else PolicyReader
     parts = [
-        form.form,
+        reader.form,
         struct.pack(">I", policy.version),
         *(_name_bytes(name) for name in (policy.fleet, policy.device, policy.stream)),
         struct.pack(">QQ", policy.valid_from, policy.valid_until or 0),
         struct.pack(">QQ", policy.clock.epoch_us, policy.clock.period_us),
         struct.pack(">H", policy.frame_ticks),
-        compile_discretiser(policy.discretiser, form),
-        _output_bytes(policy, form) if policy.kind == "symbols" else form.points(),
+        compile_discretiser(policy.discretiser, unit),
+        _output_bytes(policy, unit) if policy.kind == "symbols" else bytes([POINTS]),
     ]
     compiled_bytes = b"".join(parts)
-    if len(compiled_bytes) > form.most_bytes:
-        raise PolicyError(f"the policy takes {len(compiled_bytes)} bytes; the device has room for {form.most_bytes}")
+    if len(compiled_bytes) > reader.most_bytes:
+        raise PolicyError(f"the policy takes {len(compiled_bytes)} bytes; the device has room for {reader.most_bytes}")
     return compiled_bytes
 
 
@@ -236,43 +152,78 @@ def _fraction(value: Fraction) -> bytes:
     return _big_int(value.numerator) + _big_int(value.denominator)
 
 
-def compile_discretiser(discretiser: Discretiser, form: _Form = _AGENT) -> bytes:
-    """Compile a discretiser for a form of device, by default for agents."""
+def compile_discretiser(discretiser: Discretiser, unit: Fraction | None = None) -> bytes:
+    """Compile a discretiser for agents, or for boards whose readings have a unit."""
     states = len(discretiser.states)
-    if states > 255 and isinstance(form, _Board):
-        raise PolicyError(f"{states} states; the firmware has at most 255")
     missing = 0 if discretiser.missing is None else discretiser.states.index(discretiser.missing) + 1
     match discretiser:
         case Thresholds():
-            kind, rule_bytes = THRESHOLDS, _threshold_bytes(discretiser, form)
+            kind, rule_bytes = THRESHOLDS, _threshold_bytes(discretiser, unit)
         case Baseline():
-            kind, rule_bytes = BASELINE, _baseline_bytes(discretiser, form)
+            kind, rule_bytes = BASELINE, _baseline_bytes(discretiser, unit)
         case Categories():
             kind, rule_bytes = CATEGORIES, _category_bytes(discretiser)
         case Cells():
-            kind, rule_bytes = CELLS, form.cells(discretiser)
-    return struct.pack(">HBH", states, kind, missing) + form.unit + rule_bytes
+            kind, rule_bytes = CELLS, _cell_bytes(discretiser)
+    return struct.pack(">HBH", states, kind, missing) + (b"" if unit is None else _fraction(unit)) + rule_bytes
 
 
-def _threshold_bytes(discretiser: Thresholds, form: _Form) -> bytes:
+def _threshold_bytes(discretiser: Thresholds, unit: Fraction | None) -> bytes:
     edges, margin = discretiser.edges, discretiser.hysteresis
-    edge_rows = [[form.edge(edge, shift) for edge in edges] for shift in ((0.0, -margin, margin) if margin else (0.0,))]
+    offsets = (0.0, -margin, margin) if margin else (0.0,)
+    edge_rows = [[_least_reading(edge, offset, unit) for edge in edges] for offset in offsets]
     extra_states = len(discretiser.states) - len(edges) - 1
     packed_rows = [struct.pack(f">{len(edges)}q", *row) for row in edge_rows]
     header = struct.pack(">BQ", extra_states, discretiser.hysteresis_ticks)
     return header + packed_rows[0] + bytes([bool(margin)]) + b"".join(packed_rows[1:])
 
 
-def _baseline_bytes(discretiser: Baseline, form: _Form) -> bytes:
+def _least_reading(edge: float, offset: float, unit: Fraction | None) -> int:
+    """Return the least reading for which reading * unit + offset reaches an edge; rounding is monotone."""
+    if unit is None:
+        return least_double(lambda value: value + offset >= edge) if offset else place_of_double(edge)
+    top, bottom = unit.as_integer_ratio()
+    return least_integer(lambda reading: reading * top / bottom + offset >= edge, -_LIMIT, _LIMIT)
+
+
+def _baseline_bytes(discretiser: Baseline, unit: Fraction | None) -> bytes:
     lowest, span = Fraction(discretiser.lowest), Fraction(discretiser.highest) - Fraction(discretiser.lowest)
     extra_states = len(discretiser.states) - len(discretiser.edges) - 1
-    header = struct.pack(">BI", extra_states, discretiser.baseline_ticks) + form.span(discretiser)
+    header = struct.pack(">BI", extra_states, discretiser.baseline_ticks)
+    if unit is None:
+        header += struct.pack(">qq", place_of_double(discretiser.lowest), place_of_double(discretiser.highest))
+    else:
+        header += _step_bytes(lowest, span, unit)
     if discretiser.compare == "multiple":
         zero = (2 * lowest * STEPS * UNIT + span) // (2 * span)
         return header + b"\1" + _big_int(zero) + b"".join(_fraction(Fraction(edge)) for edge in discretiser.edges)
     # A reading is above an edge if it is above the greatest whole number of units that is not.
     edges = [Fraction(edge) * STEPS * UNIT // span for edge in discretiser.edges]
     return header + b"\0" + b"".join(struct.pack(">q", min(max(edge, -_LIMIT), _LIMIT)) for edge in edges)
+
+
+def _step_bytes(lowest: Fraction, span: Fraction, unit: Fraction) -> bytes:
+    """Compile the range of a board's mean, and the numbers by which a reading becomes a step."""
+    if unit.denominator & (unit.denominator - 1):
+        raise PolicyError(
+            f"with a running mean a unit has to be exact in binary, as 1 or 1/16 are, and {unit} is not. Plan with "
+            "readings in the unit of the sensor"
+        )
+    first_unit, last_unit = math.floor(lowest / unit), math.ceil((lowest + span) / unit)
+    if max(abs(first_unit), abs(last_unit)) * unit.numerator >= _MAX_EXACT:
+        raise PolicyError("the range of readings is too large for the firmware")
+    # The nearest of STEPS + 1 integers, halves upward: floor((2 STEPS (n unit - low) + span) / (2 span)).
+    slope, offset, bottom = 2 * STEPS * unit, span - 2 * STEPS * lowest, 2 * span
+    scale = math.lcm(slope.denominator, offset.denominator, bottom.denominator)
+    slope, offset, bottom = (coefficient * scale for coefficient in (slope, offset, bottom))
+    steps = _big_int(int(slope)) + bytes([offset < 0]) + _big_int(abs(int(offset))) + _big_int(int(bottom))
+    return struct.pack(">qq", first_unit, last_unit) + steps
+
+
+def _cell_bytes(cells: Cells) -> bytes:
+    extra_states = len(cells.states) - len(cells.cells)
+    places = b"".join(_pack(">qq", *cell) for cell in cells.cells)
+    return struct.pack(">4dB", *(number + 0.0 for number in (*cells.origin, *cells.step)), extra_states) + places
 
 
 def _category_bytes(discretiser: Categories) -> bytes:
@@ -285,19 +236,20 @@ def _category_bytes(discretiser: Categories) -> bytes:
     return struct.pack(">H", len(category_rows)) + b"".join(category_rows)
 
 
-def _output_bytes(policy: Policy, form: _Form) -> bytes:
-    """Compile the table, the windows, the sums, the class of chains, and the guarantees."""
+def _output_bytes(policy: Policy, unit: Fraction | None) -> bytes:
+    """Compile the table, the windows, the sums, which boards do not have, the class of chains, and the guarantees."""
     labels = policy.discretiser.states
     parts = [
         b"\0" if policy.table is None else _table_bytes(policy.table.rows),
         bytes([len(policy.windows)]),
-        *(_window_bytes(window, labels, form) for window in policy.windows),
-        form.sums(policy),
-        _class_bytes(policy, form),
-        _guarantee_bytes(policy.guarantee, form),
+        *(_window_bytes(window, labels) for window in policy.windows),
+        *([bytes([len(policy.sums)])] if unit is None else []),
+        *(_sum_bytes(shared_window, labels) for shared_window in policy.sums),
+        _class_bytes(policy),
+        _guarantee_bytes(policy.guarantee),
     ]
     if policy.table is not None and policy.windows_guarantee is not None:
-        parts.append(_guarantee_bytes(policy.windows_guarantee, form))
+        parts.append(_guarantee_bytes(policy.windows_guarantee))
     return b"".join(parts)
 
 
@@ -305,12 +257,13 @@ def _table_bytes(rows: tuple[Any, ...]) -> bytes:
     return bytes([len(rows[0]) + 1]) + b"".join(struct.pack(f">{len(row)}I", *row) for row in rows)
 
 
-def _window_bytes(window: Window, labels: tuple[str, ...], form: _Form) -> bytes:
+def _window_bytes(window: Window, labels: tuple[str, ...]) -> bytes:
     scale = Fraction(window.scale)
-    kind, query_bytes = form.query(window, len(window.groups(labels)))
+    kind = int(window.query.each) if window.blocks is None else BLOCKS
     header_numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, kind)
     count_indices = b"" if window.query.each else _count_indices(window.counted(labels), labels)
-    return _name_bytes(window.name) + struct.pack(">QIIQQB", *header_numbers) + count_indices + query_bytes
+    blocks = b"" if window.blocks is None else _block_bytes(window.blocks)
+    return _name_bytes(window.name) + struct.pack(">QIIQQB", *header_numbers) + count_indices + blocks
 
 
 def _count_indices(counted_states: tuple[int, ...], labels: tuple[str, ...]) -> bytes:
@@ -330,13 +283,20 @@ def _sum_bytes(shared_window: SharedWindow, labels: tuple[str, ...]) -> bytes:
     return _name_bytes(group.name) + group.digest + bytes.fromhex(group.helper) + header + count_indices + blocks
 
 
-def _class_bytes(policy: Policy, form: _Form) -> bytes:
+def _class_bytes(policy: Policy) -> bytes:
     """Compile the class of chains."""
-    if isinstance(policy.chains, JointChains):
-        return form.joint(policy.chains, policy)
-    return bytes([policy.chains.form]) + b"".join(_fraction(Fraction(*member)) for member in policy.chains.members)
+    chains = policy.chains
+    header = bytes([chains.form]) + b"".join(_fraction(Fraction(*member)) for member in chains.members)
+    if not isinstance(chains, JointChains):
+        return header
+    streams = b"".join(
+        _length_prefixed(stream.name.encode()) + bytes([stream.states]) + _fraction(Fraction(stream.rate))
+        for stream in chains.streams
+    )
+    column = chains.column(policy.device, policy.stream)
+    return header + bytes([chains.steps, len(chains.streams)]) + streams + bytes([column])
 
 
-def _guarantee_bytes(guarantee: Guarantee, form: _Form) -> bytes:
+def _guarantee_bytes(guarantee: Guarantee) -> bytes:
     adversary = bytes([ADVERSARIES.index(guarantee.adversary)])
-    return adversary + _big_int(form.ratio(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)
+    return adversary + _big_int(claimed_ratio(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)
