@@ -23,7 +23,6 @@ from typing import NamedTuple
 from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.history import (
     History,
     Noise,
@@ -198,7 +197,7 @@ class _Promise:
         self.policy, self.windows = policy, windows_only
         self.promise, self.outputs = policy.guarantee, policy.outputs
         if windows_only and policy.windows_alone is not None:
-            self.promise, self.outputs = policy.windows_alone, StreamOutputs(None, policy.counted)
+            self.promise, self.outputs = policy.windows_alone, policy.window_outputs
         self.noise = Noise.of(policy)
         odds = policy.chains.worst_odds
         with localcontext(CONTEXT):

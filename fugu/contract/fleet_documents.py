@@ -14,16 +14,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, ValidationError
 
 from fugu.contract._document import Document, DocumentFile, first_problem, read_document, write_document
-from fugu.contract.compiled import read_policy
+from fugu.contract.compiled import read_policy as read_agent_policy
 from fugu.contract.compiler import compile_board_policies, compile_board_policy, compile_policy
 from fugu.contract.envelope import Envelope, key_name
 from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.frames import KEY_BYTES
 from fugu.contract.losses import Adversary
-from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.pins import Pins
-from fugu.contract.policies import AnyPolicy
-from fugu.contract.policy import Name, Policy
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Name
 from fugu.contract.stretches import Ceiling
 from fugu.core import judge as core
 from fugu.core.compiled import read_policy as read_board_policy
@@ -160,14 +159,11 @@ class PolicyDocument(Document):
 
     def for_device(self, device: str) -> tuple[AnyPolicy, ...]:
         """Return the policies of a device; PolicyError if one is malformed, or two are for one stream."""
-        policies: list[AnyPolicy] = []
-        for policy in self.policies:
-            policy_text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
-            policies.append((MeasurePolicy if policy.get("kind") == "points" else Policy).from_json(policy_text))
-        streams = [policy.stream for policy in policies]
-        if len(set(streams)) != len(streams):
+        own_fields = {"fleet": self.fleet, "device": device, "version": self.version}
+        policies = tuple(read_policy(json.dumps(fields | own_fields)) for fields in self.policies)
+        if len({policy.stream for policy in policies}) != len(policies):
             raise PolicyError("two policies of a document are for one stream")
-        return tuple(policies)
+        return policies
 
     def templates(self) -> tuple[AnyPolicy, ...]:
         """Return the policies of any addressed device, with its name or a name in its place; errors as `for_device`."""
@@ -308,7 +304,7 @@ def check_compiled(document: PolicyDocument) -> tuple[bytes, ...]:
         PolicyError: a compiled policy differs; the error says where.
     """
     policies = document.templates()
-    _compare_compiled(policies, document.compiled, map(compile_policy, policies), read_policy)
+    _compare_compiled(policies, document.compiled, map(compile_policy, policies), read_agent_policy)
     if document.boards:
         units_of = units(document)
         forms = (compile_board_policy(policy, units_of.get(policy.stream, Fraction(1))) for policy in policies)

@@ -10,7 +10,7 @@ called BDP here, as corrected in docs/proofs/randomised-response.md, "Binary cha
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -25,6 +25,9 @@ from fugu.core import guarantee as core
 from fugu.core.policy import ADVERSARIES
 from fugu.core.policy import Policy as CorePolicy
 from fugu.core.policy import Window as CoreWindow
+
+if TYPE_CHECKING:
+    from fugu.contract.policy import Policy
 
 __all__ = ["Guarantee", "StreamOutputs", "check_outputs", "tick_ratios"]
 
@@ -52,6 +55,13 @@ class StreamOutputs(NamedTuple):
 
     table: NoiseTable | None = None
     windows: tuple[Counted, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """The outputs in words, as the subject of a sentence."""
+        if self.table is None:
+            return "the set of windows"
+        return "the table with the windows beside it" if self.windows else "the table"
 
     @property
     def symbol_ratios(self) -> tuple[Fraction, Fraction]:
@@ -84,35 +94,32 @@ def check_outputs(
     chains: ChainClass,
     outputs: StreamOutputs,
     guarantee: Guarantee,
-    subject: str = "the table",
-    index: int | None = None,
+    policy: Policy | None = None,
     *,
     windows_only: bool = False,
-    compiled: CorePolicy | None = None,
 ) -> Loss:
     """Refuse outputs that lose more than a guarantee allows, alone or in turns with other outputs.
 
     A stream whose mechanism changes from tick to tick keeps the guarantee if each mechanism passes this check by
     itself. Return the loss of the outputs, and of all that may take turns with them (`lasting_ratios`), about a single
-    tick. `subject` names the outputs in errors. `index` is the stream's in joint chains, by default of a single
-    stream with these outputs' rate. `windows_only`: only these outputs of the stream are seen. `fugu.core.guarantee`
-    decides, by the policy `compiled` if there is one. GuaranteeError: the loss is above the guarantee or not finite, or
-    the numbers of states differ.
+    tick. `policy` has the outputs; without one, joint chains are of a single stream with these outputs' rate.
+    `windows_only`: only these outputs of the policy's stream are seen. `fugu.core.guarantee` decides. GuaranteeError:
+    the loss is above the guarantee or not finite, or the numbers of states differ.
     Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change";
     docs/proofs/stretches.md.
     """
     if outputs.table is not None:
         _check_states(chains, outputs.table)
     promise = ADVERSARIES.index(guarantee.adversary), claimed_ratio(guarantee.epsilon), guarantee.stretch_ticks
-    policy = compiled or _core_claim(chains, outputs)
+    compiled = _core_claim(chains, outputs) if policy is None else policy.compiled()
+    subject = outputs.subject
     try:
-        bounds = derived_losses(tuple(policy.members), *core.tick_ratios(policy, windows_only), guarantee.adversary)
-        bound = core.prove(policy, bounds, promise, windows_only)
+        bounds = derived_losses(tuple(compiled.members), *core.tick_ratios(compiled, windows_only), guarantee.adversary)
+        bound = core.prove(compiled, bounds, promise, windows_only)
     except core.GuaranteeError as error:
-        if index is not None and chains.named_streams:  # say it in numbers
-            chains.stream_loss(
-                index, outputs.ratios, outputs.rate, guarantee.adversary, subject, windows_only=windows_only
-            )
+        if policy is not None and chains.named_streams:  # say it in numbers
+            index, ratios, adversary = compiled.column, outputs.ratios, guarantee.adversary
+            chains.stream_loss(index, ratios, outputs.rate, adversary, subject, windows_only=windows_only)
         raise GuaranteeError(f"{subject}: {error}") from None
     loss = Loss.of(bounds, guarantee.adversary, chains.theorem(guarantee.adversary))
     if bound is None:

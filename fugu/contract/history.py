@@ -19,7 +19,6 @@ from typing import NamedTuple, Self, cast
 from fugu.contract.chains import JointChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.losses import CONTEXT, as_decimal
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
@@ -64,7 +63,7 @@ class Noise(NamedTuple):
     @classmethod
     def of(cls, policy: Policy) -> Self:
         """Return the noise of a policy."""
-        return cls(policy.outputs.ratios, StreamOutputs(None, policy.counted).ratios, _digest(policy.discretiser))
+        return cls(policy.outputs.ratios, policy.window_outputs.ratios, _digest(policy.discretiser))
 
     def text(self) -> str:
         """Write the noise in a line, as a device keeps it."""

@@ -184,6 +184,11 @@ class Policy(PolicyHeader):
         return StreamOutputs(self.table, self.counted)
 
     @property
+    def window_outputs(self) -> StreamOutputs:
+        """The outputs of the windows and sums alone."""
+        return StreamOutputs(None, self.counted)
+
+    @property
     def windows_alone(self) -> Guarantee | None:
         """The guarantee to readers of the windows alone, or `None` without windows."""
         return self.guarantee if self.table is None else self.windows_guarantee
@@ -198,11 +203,9 @@ class Policy(PolicyHeader):
         GuaranteeError: a guarantee is false, or a stretch of the ceiling's time loses more than the ceiling. A number
         is a ceiling for a tick.
         """
-        subject = "the set of windows"
         if self.table is not None:
             self.verify_windows()
-            subject = "the table with the windows beside it" if self.counted else "the table"
-        actual_loss = self._check_outputs(self.guarantee, self.outputs, subject)
+        actual_loss = check_outputs(self.chains, self.outputs, self.guarantee, self)
         if ceiling is not None:
             self.check_ceiling(ceiling if isinstance(ceiling, Ceiling) else Ceiling(epsilon=ceiling))
         return actual_loss
@@ -233,17 +236,7 @@ class Policy(PolicyHeader):
         """Derive the loss of the windows alone again, if there are any. GuaranteeError if it is above the claim."""
         if self.windows_alone is None:
             return None
-        return self._check_outputs(
-            self.windows_alone, StreamOutputs(None, self.counted), "the set of windows", windows_only=True
-        )
-
-    def _check_outputs(
-        self, guarantee: Guarantee, outputs: StreamOutputs, subject: str, *, windows_only: bool = False
-    ) -> Loss:
-        index = self.chains.column(self.device, self.stream)
-        return check_outputs(
-            self.chains, outputs, guarantee, subject, index, windows_only=windows_only, compiled=self.compiled()
-        )
+        return check_outputs(self.chains, self.window_outputs, self.windows_alone, self, windows_only=True)
 
     def bound(self, derived_loss: Loss | None = None) -> StretchBound:
         """Bound the loss of all outputs about stretches, from a tick's derived loss or, by default, the promise."""
@@ -262,7 +255,7 @@ class Policy(PolicyHeader):
         """Bound the loss of the windows alone about stretches, as `bound` does, or return `None` without windows."""
         if self.windows_alone is None:
             return None
-        return self._promise_bound(self.windows_alone, StreamOutputs(None, self.counted), derived_loss)
+        return self._promise_bound(self.windows_alone, self.window_outputs, derived_loss)
 
     def _promise_bound(self, promise: Guarantee, outputs: StreamOutputs, derived_loss: Loss | None) -> StretchBound:
         tick_promise = (promise.epsilon, promise.stretch_ticks) if derived_loss is None else (derived_loss.epsilon, 1)

@@ -202,7 +202,7 @@ def _scaled_windows(
             for window, rate in zip(windows, rates, strict=True)
         )
         try:
-            check_outputs(chains, StreamOutputs(None, scaled_windows), guarantee, "the set of windows")
+            check_outputs(chains, StreamOutputs(None, scaled_windows), guarantee)
         except GuaranteeError:
             factor, step = factor + step, 2.0 * step
         else:
