@@ -10,12 +10,12 @@ from pydantic.json_schema import models_json_schema
 
 from fugu.contract._document import FORMAT_NAME
 from fugu.contract.descriptions import Description
-from fugu.contract.envelope import ROOTS, ROOTS_SCHEMA, Envelope
+from fugu.contract.envelope import Envelope, Roots
 from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.group_frames import OpeningAnswer, OpeningKey, OpeningRequest, Report
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_table import TimedTable
-from fugu.contract.message import Message, Schema, payload_schema
+from fugu.contract.message import Message, Schema
 from fugu.contract.reports import Health, PlaceEstimate, ReleaseFrame, StateEstimate, ValueEstimate, WindowCount
 from fugu.contract.topics import ADDRESSES, NAME_PATTERN, Kind
 
@@ -23,7 +23,7 @@ __all__ = ["asyncapi_json"]
 
 _MESSAGES: tuple[type[Message], ...] = (
     *(SymbolFrame, MeasureFrame, WindowFrame, Report, Status, PolicyStatus, Committed, TimedTable, Envelope),
-    OpeningRequest,
+    *(OpeningRequest, Roots),
 )
 _ENVELOPED: tuple[type[Message], ...] = (OpeningKey, OpeningAnswer)
 """Messages that are payloads of envelopes."""
@@ -111,7 +111,6 @@ _CHANNELS = _RECEIVED | _SENT
 def asyncapi_document() -> dict[str, Any]:
     """Return the document; it has no time, address or program version, so that only the protocol changes it."""
     msgpack_types = {message.__name__: message.schema() for message in _MESSAGES}
-    msgpack_types["Roots"] = payload_schema(ROOTS_SCHEMA, [ROOTS])
     enveloped_schemas = {message.__name__: message.schema() for message in _ENVELOPED}
     return {
         "asyncapi": "3.0.0",

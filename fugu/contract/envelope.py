@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 import msgpack
 
 from fugu.contract.errors import range_error
-from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, check_size, frozen, unpack_payload
+from fugu.contract.message import Binary, Many, Message, Row, Word, binary, check_size, frozen, unpack_payload
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 __all__ = [
     "MAX_ENVELOPE_BYTES",
-    "ROOTS",
-    "ROOTS_SCHEMA",
     "Envelope",
     "Kind",
+    "Roots",
     "Signature",
     "digits",
     "encode_roots",
@@ -34,7 +33,6 @@ __all__ = [
 
 
 Kind = Literal["root", "policy", "table", "time", "stop", "statement", "group", "opening-key", "answer"]
-ROOTS_SCHEMA = 12
 MAX_ENVELOPE_BYTES = 1 << 21
 MAX_ROOTS = 256
 _MAX_SIGNATURES = 16
@@ -87,11 +85,17 @@ class Envelope(Message):
         return hashlib.sha256(self.message).hexdigest()
 
 
-ROOTS = Field(
-    "roots",
-    Many(Binary(1, MAX_ENVELOPE_BYTES), 1, MAX_ROOTS, "root"),
-    "Envelopes of kind root, each as a payload of its own, in the order of their versions.",
-)
+@frozen
+class Roots(Message):
+    """The root documents of a fleet."""
+
+    SCHEMA = 12
+
+    roots: Annotated[
+        tuple[bytes, ...],
+        Many(Binary(1, MAX_ENVELOPE_BYTES), 1, MAX_ROOTS, "root"),
+        "Envelopes of kind root, each as a payload of its own, in the order of their versions.",
+    ]
 
 
 def sign(kind: Kind, payload: bytes, keys: Iterable["Ed25519PrivateKey"]) -> Envelope:
@@ -125,7 +129,7 @@ def read_digits(text: str) -> str:
 def encode_roots(envelopes: Sequence[bytes]) -> bytes:
     """Encode a message of root documents, each in its envelope, one version after the other."""
     packed: bytes = msgpack.packb([list(envelopes)])
-    return bytes([ROOTS_SCHEMA]) + packed
+    return bytes([Roots.SCHEMA]) + packed
 
 
 def signed_bytes(kind: Kind | Literal["report"], payload: bytes) -> bytes:

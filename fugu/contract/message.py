@@ -37,7 +37,6 @@ __all__ = [
     "frozen",
     "integer",
     "length",
-    "payload_schema",
     "read_row",
     "row_schema",
     "unpack_payload",
@@ -275,7 +274,8 @@ class Message:
     @classmethod
     def schema(cls) -> Schema:
         """Return the JSON Schema of the payload's two msgpack values."""
-        return payload_schema(cls.SCHEMA, cls.wire)
+        number_schema = {"title": "schema", "const": cls.SCHEMA, "description": "The first byte."}
+        return _tuple_schema("payload", number_schema, row_schema("fields", cls.wire))
 
 
 @dataclass_transform(frozen_default=True)
@@ -335,12 +335,6 @@ def read_row(row: Any, wire: Sequence[Field], name: str) -> list[Any]:
         field_values.append(field.type.read(value, field.name))
         field.type.check(field_values[-1], field.name)
     return field_values
-
-
-def payload_schema(schema: int, wire: Iterable[Field]) -> Schema:
-    """Return the JSON Schema of a payload: the schema number, and an array of fields."""
-    number_schema = {"title": "schema", "const": schema, "description": "The first byte."}
-    return _tuple_schema("payload", number_schema, row_schema("fields", wire))
 
 
 def row_schema(title: str, wire: Iterable[Field]) -> Schema:

@@ -17,7 +17,7 @@ from jsonschema import Draft7Validator
 from fugu.contract._document import Document
 from fugu.contract.asyncapi import asyncapi_document, asyncapi_json
 from fugu.contract.descriptions import Description, describe
-from fugu.contract.envelope import encode_roots
+from fugu.contract.envelope import Roots, encode_roots
 from fugu.contract.errors import FrameError
 from fugu.contract.fleet_documents import PolicyDocument, RootDocument, TableDocument
 from fugu.contract.frames import Committed, SymbolFrame
@@ -33,14 +33,13 @@ from tests.support.example_frames import ENVELOPE, HEALTH, OPENING_ANSWER, OPENI
 from tests.support.measured import measure_policy
 from tests.support.register import NAMES, rows
 from tests.support.scenes import BOUNDED, TERNARY, policy
-from tests.support.signing import decode_roots
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "tests" / "golden" / "reports"
 EVERY_PACKED: list[tuple[str, bytes, Callable[[bytes], Any]]] = [
     *PACKED,
     ("Committed", golden("committed"), Committed.decode),
-    ("Roots", encode_roots([ENVELOPE]), decode_roots),
+    ("Roots", encode_roots([ENVELOPE]), Roots.decode),
     ("Report", REPORT.encode(), Report.decode),
     ("OpeningKey", OPENING_KEY.encode(), OpeningKey.decode),
     ("OpeningRequest", next(split_pages(bytes(32), 5, [REPORT.sealed])).encode(), OpeningRequest.decode),

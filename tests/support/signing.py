@@ -10,7 +10,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.envelope import ROOTS, ROOTS_SCHEMA, Envelope, key_name, sign
+from fugu.contract.envelope import Envelope, key_name, sign
 from fugu.contract.fleet_documents import (
     Address,
     Enrolment,
@@ -24,7 +24,6 @@ from fugu.contract.fleet_documents import (
     write_document,
 )
 from fugu.contract.measure_table import TimedTable
-from fugu.contract.message import read_row, unpack_payload
 from fugu.contract.policies import AnyPolicy
 
 NOW = 1_800_000_000
@@ -125,10 +124,3 @@ def policy_document(*policies: AnyPolicy, version: int = 1, **fields: Any) -> Po
         bodies.append(body)
     defaults: dict[str, Any] = {"fleet": "home", "version": version, "to": Address(device="watch")}
     return compile_document(PolicyDocument(**{**defaults, **fields}, policies=tuple(bodies)))
-
-
-def decode_roots(payload: bytes) -> tuple[bytes, ...]:
-    """The envelopes of a message with root documents, as it is declared."""
-    envelopes: tuple[bytes, ...]
-    (envelopes,) = read_row(unpack_payload(payload, ROOTS_SCHEMA), [ROOTS], "message")
-    return envelopes
