@@ -62,6 +62,18 @@ ADDRESSES: dict[Kind, str] = {
 }
 """The topics below `fugu/2/{fleet}/`."""
 _NAMES = {kind: re.findall(r"{(\w+)}", address) for kind, address in ADDRESSES.items()}
+_NAME_FORM = NAME_PATTERN.strip("^$")
+_FORMS = {
+    **dict.fromkeys(("stream", "name", "group"), f"({_NAME_FORM})"),
+    "device": f"((?!(?:{'|'.join(RESERVED_DEVICES)})/){_NAME_FORM})",
+    "audience": f"((?!(?:{'|'.join(RESERVED_AUDIENCES)})/){_NAME_FORM})",
+}
+_TOPIC = re.compile(
+    f"fugu/2/({_NAME_FORM})/(?:"
+    + "|".join(f"(?P<{kind}>{address.format_map(_FORMS)})" for kind, address in ADDRESSES.items())
+    + ")"
+)
+"""The names of a topic, after the fleet and all below it; the last group that has a name is the kind."""
 
 
 class Topic(NamedTuple):
@@ -72,7 +84,7 @@ class Topic(NamedTuple):
     device: str = ""
     stream: str = ""
     audience: str = ""
-    release: str = ""
+    name: str = ""
     group: str = ""
 
 
@@ -110,28 +122,12 @@ def available_topic(fleet: str, device: str) -> str:
 
 def parse_topic(topic: str) -> Topic:
     """Parse a topic; TopicError if it is not a topic of this protocol's version."""
-    kind: Kind
-    match topic.split("/"):
-        case ["fugu", "2", fleet, ("estimate" | "count" | "description") as kind, device, stream]:
-            names = {"device": device, "stream": stream}
-        case ["fugu", "2", fleet, "release" as kind, audience, release]:
-            names = {"audience": audience, "release": release}
-        case ["fugu", "2", fleet, ("root" | "time" | "health") as kind]:
-            names = {}
-        case ["fugu", "2", fleet, "group", group, ("document" | "key" | "request" | "answer") as part]:
-            kind, names = cast(Kind, f"group_{part}"), {"group": group}
-        case ["fugu", "2", fleet, device, "policy", ("set" | "status") as part]:
-            kind, names = cast(Kind, f"policy_{part}"), {"device": device}
-        case ["fugu", "2", fleet, device, ("status" | "committed" | "stop") as kind]:
-            names = {"device": device}
-        case ["fugu", "2", fleet, device, ("symbols" | "window" | "report" | "table") as kind, stream]:
-            names = {"device": device, "stream": stream}
-        case _:
-            raise TopicError(f"not a topic of this protocol: {topic[:100]!r}")
-    has_reserved_name = names.get("device") in RESERVED_DEVICES or names.get("audience") in RESERVED_AUDIENCES
-    if has_reserved_name or not all(map(_NAME.fullmatch, (fleet, *names.values()))):
-        raise TopicError(f"not a valid name in topic {topic[:100]!r}")
-    return Topic(kind, fleet, **names)
+    match = _TOPIC.fullmatch(topic)
+    if match is None:
+        raise TopicError(f"not a topic of this protocol, or one with a name that is not valid: {topic[:100]!r}")
+    kind = cast(Kind, match.lastgroup)
+    fleet, _, *names = filter(None, match.groups())
+    return Topic(kind, fleet, **dict(zip(_NAMES[kind], names, strict=True)))
 
 
 def _checked_name(name: str) -> str:

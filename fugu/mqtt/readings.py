@@ -273,7 +273,7 @@ class Decoder:
 
     def _decode_release(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         release = ReleaseFrame.decode(payload)
-        if (release.audience, release.name) != (topic.audience, topic.release):
+        if (release.audience, release.name) != (topic.audience, topic.name):
             raise TopicError(f"release {release.name} for {release.audience} under another's topic")
         if self._stream in ("+", release.stream) and self._is_new(payload, topic, release.entry):
             yield ReleaseReading(release.name, release)
