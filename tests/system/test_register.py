@@ -13,7 +13,7 @@ import pytest
 from paho.mqtt.client import topic_matches_sub
 
 from fugu.contract.descriptions import Description
-from fugu.contract.envelope import Envelope
+from fugu.contract.envelope import Envelope, Roots
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
@@ -32,7 +32,6 @@ from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.home_assistant import check_document
 from tests.support.register import messages, observables, rows
-from tests.support.signing import decode_roots
 from tests.support.whole_fleet import WholeFleet
 from tests.support.wiretap import CANARIES, traces
 
@@ -197,7 +196,7 @@ def messages_seen(heard: Sequence[tuple[str, bytes]]) -> set[str]:
             continue
         kind = parse_topic(topic).kind
         if kind == ROOTS:
-            (payload,) = decode_roots(payload)
+            (payload,) = Roots.decode(payload).roots
         fitting = {message for message in named[kind] & set(DECODERS) if decodes(message, payload)}
         assert len(fitting) == 1, f"{topic}: {payload[:1].hex()} is {fitting or 'no message of the register'}"
         matching |= fitting
