@@ -23,7 +23,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from fugu.privacy.randomised_response import calibrate
-from tests.support.changing_noise import Array, by_every_path, emission_of, leakages, odds_leakage, stretch_losses
+from tests.support.changing_noise import Array, by_every_path, emission_of, sides, stretch_losses
 from tests.support.measured import measure_policy
 from tests.support.windows import policy as any_policy
 
@@ -68,16 +68,7 @@ def rates_of(policy: Policy) -> tuple[float, float]:
 
 def losses(q: float, r: float, steps: Array, adversary: Adversary, ticks: int) -> Array:
     """The true loss of each stretch of a chain."""
-    return stretch_losses(*both_sides(q, r, steps, adversary), steps, ticks)
-
-
-def both_sides(q: float, r: float, steps: Array, adversary: Adversary) -> tuple[Array, Array]:
-    if adversary == "universal":
-        alpha = (1 - q) * (1 - r) / (q * r)
-        past, future = (odds_leakage(max(alpha, 1 / alpha), some) for some in (steps, steps[::-1]))
-    else:
-        past, future = (leakages(q, r, some, adversary) for some in (steps, steps[::-1]))
-    return past, future[::-1]
+    return stretch_losses(*sides(q, r, steps, adversary), steps, ticks)
 
 
 @pytest.mark.parametrize("adversary", ["ignorant", "informed"])

@@ -24,8 +24,8 @@ from fugu.contract.pins import contains, pins_of, violations
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from gateway.estimates.beliefs import SymbolModel, stream_beliefs
-from tests.support.agents import toml
 from tests.support.command import runner
+from tests.support.gateway_files import toml
 from tests.support.processes import policy
 
 PULSE = policy(epoch_us=0, period_us=1_000_000)

@@ -17,8 +17,8 @@ from fugu.contract.joint import NoJointBoundError, joint_epsilon
 from fugu.contract.pins import pins_of
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from tests.support.agents import toml
 from tests.support.brokers import PATIENCE
+from tests.support.gateway_files import toml
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import Keys

@@ -15,7 +15,7 @@ from edge_agent.config_schema import AgentConfig, Lines, StreamConfig
 from edge_agent.sensors.opening import silence_warning
 from edge_agent.sensors.source import ConfigError
 from fugu.contract.discretisers import Thresholds
-from tests.support.agents import toml
+from tests.support.gateway_files import toml
 from tests.support.processes import policy
 
 ROOT = Path(__file__).parents[2]

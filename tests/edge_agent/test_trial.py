@@ -14,8 +14,9 @@ from edge_agent.doctor import try_sensors
 from edge_agent.local_control import LocalStatus
 from fugu.contract.compiler import compile_discretiser
 from fugu.contract.discretisers import Baseline, Thresholds
-from tests.support.agents import stream_plan, toml
+from tests.support.agents import stream_plan
 from tests.support.brokers import PATIENCE, await_end
+from tests.support.gateway_files import toml
 from tests.support.processes import policy
 
 SECRET = "71.53194726"

@@ -23,8 +23,7 @@ from fugu.mqtt import Broker, Link, LinkError
 from fugu.mqtt.client import INSIDES, Client, insides_fit
 from fugu.mqtt.packets import Message, Wishes
 from tests.support.brokers import Mosquitto, await_end, wait_until
-from tests.support.malicious_broker import remaining_length
-from tests.support.mqtt_packets import Splitter
+from tests.support.mqtt_packets import Splitter, remaining_length
 
 FOUR, FIVE = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
 VERSIONS = (FOUR, FIVE)

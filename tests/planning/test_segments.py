@@ -10,7 +10,8 @@ import pytest
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, plan_noise
-from tests.support.released import Release, losses, paths_of
+from tests.support.oracle import paths_of
+from tests.support.released import Release, losses
 
 STICKY = [[0.9, 0.1], [0.4, 0.6]]
 MECHANISMS: tuple[Mechanism, ...] = ("chain", "mqm-exact", "mqm-approx", "group")
@@ -19,7 +20,7 @@ MECHANISMS: tuple[Mechanism, ...] = ("chain", "mqm-exact", "mqm-approx", "group"
 def apart(chain: MarkovChain, lengths: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """All paths through independent segments that follow one another, and their probabilities."""
     assert chain.initial is not None
-    each = [paths_of(chain.initial, chain.transition, length) for length in lengths]
+    each = [paths_of(chain.initial, [chain.transition] * (length - 1)) for length in lengths]
     joined = [np.concatenate(parts) for parts in product(*(paths for paths, _ in each))]
     weights = [float(np.prod(parts)) for parts in product(*(weight for _, weight in each))]
     return np.array(joined), np.array(weights)

@@ -169,10 +169,12 @@ def check_classes(generator: np.random.Generator, tally: Tally) -> None:
         members = [(chain, chain.initial[None]) for chain in chains if chain.initial is not None]
         adversary = "ignorant"
     claim, reached = accountant.schedule_loss(release.rates, adversary), 0.0
+    assert claim.by_tick is not None
     for chain, starts in members:
         array = enumerated_losses(starts, chain.transition, n, release.density, informed=adversary == "informed")
         reached = max(reached, float(array.max()))
-        tally.add(claim.epsilon, float(array.max()), (chain, release.name, adversary, n, "class"))
+        for loss, exact in zip(claim.by_tick, array, strict=True):
+            tally.add(float(loss), float(exact), (chain, release.name, adversary, n, "class"))
     tally.add_exact(claim, reached, (members, release.name, adversary, n, "class"))
 
 

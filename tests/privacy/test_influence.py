@@ -12,8 +12,8 @@ from fugu.contract.chains import BinaryChains
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from papers.influence_matrix import influence_matrix, influence_scale
-from tests.support.oracle import count_density, worst_release_loss
-from tests.support.released import chain_losses, paths_of
+from tests.support.oracle import count_density, paths_of, worst_release_loss
+from tests.support.released import chain_losses
 
 
 def weak_chain(seed: int, k: int, *, has_start: bool = False) -> MarkovChain:
@@ -28,7 +28,7 @@ def enumerated_matrix(chain: MarkovChain, length: int) -> np.ndarray:
     """Half the largest log-ratio of Pr(x_i | all others) between values of the others that differ in x_j."""
     assert chain.initial is not None
     k = chain.states
-    _, weight = paths_of(chain.initial, chain.transition, length)
+    _, weight = paths_of(chain.initial, [chain.transition] * (length - 1))
     joint = weight.reshape((k,) * length)
     distances = np.zeros((length, length))
     for i, j in product(range(length), repeat=2):
@@ -119,7 +119,7 @@ def test_the_bound_for_affiliated_readings_is_ours_for_sticky_chains(q: float, r
     n = 7
     chain = MarkovChain.stationary([[1 - q, q], [r, 1 - r]])
     assert chain.initial is not None
-    paths, weight = paths_of(chain.initial, chain.transition, n)
+    paths, weight = paths_of(chain.initial, [chain.transition] * (n - 1))
     code = paths @ (1 << np.arange(n))
     distribution = np.zeros(1 << n)
     distribution[code] = weight

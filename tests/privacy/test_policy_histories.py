@@ -25,7 +25,7 @@ from fugu.contract.windows import Window
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.randomised_response import calibrate
 from gateway.parts.describe import Described, InForce
-from tests.support.changing_noise import Array, leakages, odds_leakage, stretch_losses
+from tests.support.changing_noise import sides, stretch_losses
 from tests.support.scenes import catalogue
 
 KINDS = ("up", "down", "brief", "jump", "restart", "pause", "late", "windows")
@@ -197,19 +197,6 @@ class Seen:
         return count
 
 
-def sides(chains: BinaryChains, adversary: Adversary, steps: Array) -> list[tuple[Array, Array]]:
-    """Leakages of both sides, in the chains of a class that may be the worst."""
-    sides = []
-    for q, r in {(chains.q[0], chains.r[0]), (chains.q[1], chains.r[1])}:
-        if adversary == "universal":
-            alpha = (1 - q) * (1 - r) / (q * r)
-            past, future = (odds_leakage(max(alpha, 1 / alpha), some) for some in (steps, steps[::-1]))
-        else:
-            past, future = (leakages(q, r, some, adversary) for some in (steps, steps[::-1]))
-        sides.append((past, future[::-1]))
-    return sides
-
-
 def check(seed: int, counts: Counter[str]) -> None:
     """Live a life, hear of it, and hold every stretch against what the newest descriptions say."""
     life = Life(np.random.default_rng(seed))
@@ -234,7 +221,8 @@ def check(seed: int, counts: Counter[str]) -> None:
             shown = described[policy.version].guarantee
             assert (shown.since, shown.until) == (when.since, when.until)
         promise, bound = policy.guarantee, policy.bound()
-        pairs = sides(policy.chains, promise.adversary, steps)  # type: ignore[arg-type]  # all are binary
+        ends = zip(policy.chains.q, policy.chains.r, strict=True)  # type: ignore[union-attr]  # all are binary
+        pairs = [sides(q, r, steps, promise.adversary) for q, r in {*ends}]  # one of them may be the worst
         for ticks in {1, promise.stretch_ticks, 3}:
             if ticks > len(steps):
                 continue

@@ -154,14 +154,6 @@ def plan_of(policy: AnyPolicy, sensor: dict[str, Any] | None = None, **changes: 
     return replace(StreamPlan.of(form, sensor or {}), **changes)
 
 
-def toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items() if v is not None) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    return json.dumps(value)
-
-
 def windows_left(plan: AgentPlan) -> list[WindowFrame]:
     with closing(Outbox(plan.outbox, plan.fleet, plan.device)) as outbox:
         return window_frames(outbox)

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import product
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from fugu.contract.losses import Adversary
+from tests.support.oracle import Array, by_evidence, paths_of
 
-__all__ = ["by_every_path", "emission_of", "leakages", "odds_leakage", "stretch_losses"]
-
-Array = npt.NDArray[np.float64]
+__all__ = ["by_every_path", "emission_of", "leakages", "odds_leakage", "sides", "stretch_losses"]
 
 
 def emission_of(rates: tuple[float, float]) -> Array:
@@ -39,19 +36,12 @@ def by_every_path(
     """
     n = len(emissions)
     q, r = chains[0][0, 1], chains[0][1, 0]
-    start = np.array([r, q]) / (q + r)
-    paths, outputs = (np.array(list(product(range(2), repeat=n))) for _ in range(2))
-    weight = start[paths[:, 0]]
-    for step, chain in enumerate(chains):
-        weight = weight * chain[paths[:, step], paths[:, step + 1]]
-    table = np.ones((len(paths), len(outputs)))
+    paths, weight = paths_of(np.array([r, q]) / (q + r), chains)
+    table = np.ones((len(paths), len(paths)))  # of two outputs there are as many courses as of two states
     for tick, emission in enumerate(emissions):
-        table *= emission[paths[:, tick]][:, outputs[:, tick]]
-    table = np.concatenate([table * weight[:, None], weight[:, None]], axis=1).reshape(*(2,) * n, -1)
-    for tick in {*range(n)} - {*inside}:
-        unknown = table.sum(axis=tick, keepdims=True)
-        table = np.concatenate([table, unknown], axis=tick) if informed else unknown
-    at = np.moveaxis(table, inside, range(len(inside))).reshape(2 ** len(inside), -1, table.shape[-1])
+        table *= emission[paths[:, tick]][:, paths[:, tick]]
+    table = np.concatenate([table * weight[:, None], weight[:, None]], axis=1)
+    at = by_evidence(table, 2, n, inside, informed=informed)
     logs = np.log(at[:, :, :-1] / at[:, :, -1:])
     return float((logs.max(axis=0) - logs.min(axis=0)).max())
 
@@ -106,6 +96,16 @@ def _odds_leakage(root: float, steps: Array) -> Array:
             s = math.exp((steps[t, way] + array[t, way]) / 2)
             array[t + 1, way] = 2 * math.log((root * s + 1) / (root + s))
     return array
+
+
+def sides(q: float, r: float, steps: Array, adversary: Adversary) -> tuple[Array, Array]:
+    """Leakages of the past and of the future of each step, as `stretch_losses` takes them."""
+    if adversary == "universal":
+        alpha = (1 - q) * (1 - r) / (q * r)
+        past, future = (odds_leakage(max(alpha, 1 / alpha), some) for some in (steps, steps[::-1]))
+    else:
+        past, future = (leakages(q, r, some, adversary) for some in (steps, steps[::-1]))
+    return past, future[::-1]
 
 
 def stretch_losses(past: Array, future: Array, steps: Array, ticks: int) -> Array:

@@ -15,6 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import parse_topic, topic_of
 from tests.support.brokers import Mosquitto, await_end, wait_until
+from tests.support.outboxes import is_committed
 
 __all__ = ["Crowd"]
 
@@ -124,7 +125,6 @@ class Crowd:
         for commit in Committed.decode(bytes(message.payload)).streams:
             with self._lock:
                 for last, (frame, sent_at, _) in list(member.waiting.items()):
-                    missing = any(gap.after < last and gap.through > frame.previous for gap in commit.gaps)
-                    if last <= commit.through and not missing:
+                    if is_committed(commit, frame):
                         del member.waiting[last]
                         member.covered_of.append((sent_at, now))

@@ -24,6 +24,7 @@ from fugu.mqtt import Link
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.forks import shell_words
 from tests.support.measured import measure_policy
+from tests.support.mqtt_packets import Splitter, read_length
 from tests.support.scenes import policy
 from tests.support.wiretap import Wiretap
 
@@ -204,21 +205,8 @@ def _publish(process: subprocess.Popen[bytes], local: Mosquitto, source: Source)
 
 def packets(sent: bytes) -> Iterator[tuple[int, bytes]]:
     """First byte and content of each MQTT packet."""
-    at = 0
-    while at < len(sent):
-        size, begin = _variable(sent, at + 1)
-        yield sent[at], sent[begin : begin + size]
-        at = begin + size
-
-
-def _variable(data: bytes, at: int) -> tuple[int, int]:
-    """A variable-length integer of MQTT, and where it ends."""
-    value = shift = 0
-    while True:
-        value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return value, at
+    for packet in Splitter().feed(sent):
+        yield packet[0], packet[read_length(packet, 1)[1] :]
 
 
 def _masked(first: int, rest: bytes) -> tuple[Packet, bytes, str]:
@@ -227,7 +215,7 @@ def _masked(first: int, rest: bytes) -> tuple[Packet, bytes, str]:
         return Packet(first, rest), b"", ""
     size = int.from_bytes(rest[:2], "big")
     kind = parse_topic(rest[2 : 2 + size].decode()).kind
-    properties, at = _variable(rest, 2 + size + 2)
+    properties, at = read_length(rest, 2 + size + 2)
     at += properties
     places = [at + place for place in covered_places(kind, rest[at:])]
     blank = bytearray(rest)

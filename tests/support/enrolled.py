@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ from tests.support.brokers import wait_until
 from tests.support.gateway_files import gateway_file
 from tests.support.processes import Program, Recorder
 from tests.support.signing import Keys
-from tests.support.stored import stored_symbols
+from tests.support.stored import stored_points, stored_symbols
 
 SIGNED: dict[str, object] = {
     **{"registry": "fleet.sqlite", "roots": ["root.envelope"], "key": "gateway.key"},
@@ -64,15 +63,7 @@ class Gateway(Program):
 
     def points(self) -> list[MeasureFrame]:
         """Frames of points that are durable."""
-        if not self.store.exists():
-            return []
-        with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
-            try:
-                return [
-                    MeasureFrame.decode(row[0]) for row in db.execute("SELECT payload FROM measured ORDER BY first")
-                ]
-            except sqlite3.OperationalError:
-                return []
+        return stored_points(self.store)
 
     def versions(self) -> set[int]:
         """Policy versions of the durable frames of symbols."""

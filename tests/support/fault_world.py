@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from fugu.contract.frames import Committed, StreamCommit, SymbolFrame
+from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
@@ -31,6 +31,7 @@ from tests.support.faulty_disk import FaultyDisk
 from tests.support.faulty_lines import Line, Lines, Opened
 from tests.support.gateway_files import gateway_file
 from tests.support.mqtt_packets import connect, subscribe
+from tests.support.outboxes import is_committed
 from tests.support.processes import policy
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.shipped import Shipped, fugu
@@ -83,12 +84,6 @@ def _releases(length: int) -> list[str]:
 
 
 _decoded = cache(SymbolFrame.decode)
-
-
-def _covers(commit: StreamCommit, frame: SymbolFrame) -> bool:
-    """True if a watermark says that a frame is durable."""
-    missing = any(gap.after < frame.last and gap.through > frame.previous for gap in commit.gaps)
-    return frame.last <= commit.through and not missing
 
 
 class Disk:
@@ -445,7 +440,7 @@ class World:
         frames = [_decoded(payload) for topic, payload in list(line.said) if "/symbols/" in topic]
         now = self.now_tick()
         come = [frame for frame in frames if frame.last - frame.shift <= now]
-        durable = [frame for frame in come if _covers(streams[-1], frame)]
+        durable = [frame for frame in come if is_committed(streams[-1], frame)]
         if any(frame not in durable for frame in come if frame.last - frame.shift <= healed):
             return False
         return any(frame.first - frame.shift > healed for frame in durable)

@@ -1,4 +1,4 @@
-"""The file of a gateway, `gateway.toml`."""
+"""The file of a gateway, `gateway.toml`, and values as TOML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fugu.mqtt import Broker
 from gateway.config import GatewayConfig
 from gateway.store.location import Location, Server
 
-__all__ = ["gateway_config", "gateway_file"]
+__all__ = ["gateway_config", "gateway_file", "toml"]
 
 
 def gateway_config(
@@ -25,16 +25,17 @@ def gateway_file(path: Path, broker: Broker | int, **values: object) -> Path:
     """Write the file of a gateway of fleet `home`; of its keys those that are None are left out."""
     connection = asdict(Broker(port=broker) if isinstance(broker, int) else broker)
     values = {"fleet": "home", **values, "broker": connection}
-    lines = (f"{key} = {_toml(value)}\n" for key, value in values.items() if value is not None)
+    lines = (f"{key} = {toml(value)}\n" for key, value in values.items() if value is not None)
     path.write_text("".join(lines), errors="surrogateescape")
     return path
 
 
-def _toml(value: object) -> str:
+def toml(value: object) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items() if item is not None) + "}"
+        items = (f"{json.dumps(key)} = {toml(item)}" for key, item in value.items() if item is not None)
+        return "{" + ", ".join(items) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(toml, value)) + "]"
     return json.dumps(
         value.url if isinstance(value, Server) else str(value) if isinstance(value, Path) else value, ensure_ascii=False
     )

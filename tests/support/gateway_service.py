@@ -17,6 +17,7 @@ from gateway.config import GatewayConfig
 from gateway.loop.gateway import Gateway
 from tests.support.brokers import PATIENCE, Mosquitto
 from tests.support.gateway_files import gateway_file
+from tests.support.outboxes import is_committed
 from tests.support.processes import Program
 
 
@@ -115,10 +116,5 @@ class Device:
             return
         (commit,) = (stream for stream in Committed.decode(bytes(message.payload)).streams if stream.stream == "hr")
         with self._lock:
-            self.outbox = [
-                frame
-                for frame in self.outbox
-                if frame.last > commit.through
-                or any(gap.after < frame.last and gap.through > frame.previous for gap in commit.gaps)
-            ]
+            self.outbox = [frame for frame in self.outbox if not is_committed(commit, frame)]
         self.watermarks += 1

@@ -10,21 +10,13 @@ from collections.abc import Callable
 from itertools import chain, repeat
 
 from fugu.mqtt import Broker
+from tests.support.mqtt_packets import remaining_length
 
-__all__ = ["HUGE", "MaliciousBroker", "Victim", "publication", "remaining_length"]
+__all__ = ["HUGE", "MaliciousBroker", "Victim", "publication"]
 
 HUGE = 2**28 - 1
 """The largest remaining length that MQTT knows."""
 _BLOCK = bytes(1 << 16)
-
-
-def remaining_length(number: int) -> bytes:
-    """A number as MQTT writes lengths."""
-    digits = []
-    while number or not digits:
-        number, digit = divmod(number, 128)
-        digits.append(digit | (128 if number else 0))
-    return bytes(digits)
 
 
 def publication(topic: str, payload: bytes, version: int, properties: bytes = b"") -> bytes:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Publication", "Splitter", "acknowledgement", "connect", "publication", "publish", "subscribe", "version_of"]
+__all__ = [
+    "Publication",
+    "Splitter",
+    "acknowledgement",
+    "connect",
+    "publication",
+    "publish",
+    "read_length",
+    "remaining_length",
+    "subscribe",
+    "version_of",
+]
 
 _CONNECT, _PUBLISH, _PUBACK, _SUBSCRIBE = 1, 3, 4, 8
 _USERNAME, _PASSWORD, _CLEAN = 0x80, 0x40, 0x02
@@ -47,7 +58,7 @@ def publication(packet: bytes, version: int) -> Publication | None:
     topic = packet[at + 2 : at + 2 + size].decode()
     at += 2 + size + (2 if packet[0] >> 1 & 3 else 0)
     if version == 5:
-        length, at = _number(packet, at)
+        length, at = read_length(packet, at)
         at += length
     return Publication(topic, packet[at:], bool(packet[0] & 1))
 
@@ -80,7 +91,7 @@ def subscribe(topic: str) -> bytes:
 
 
 def _packet(first: int, body: bytes) -> bytes:
-    return bytes([first]) + _written(len(body)) + body
+    return bytes([first]) + remaining_length(len(body)) + body
 
 
 def _text(text: str) -> bytes:
@@ -100,10 +111,10 @@ def _end(data: bytes | bytearray) -> int | None:
 
 def _body(packet: bytes) -> int:
     """Where what follows the fixed header begins."""
-    return _number(packet, 1)[1]
+    return read_length(packet, 1)[1]
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def read_length(data: bytes, at: int) -> tuple[int, int]:
     """A number of variable length, and where it ends."""
     value = shift = 0
     while True:
@@ -114,7 +125,8 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _written(number: int) -> bytes:
+def remaining_length(number: int) -> bytes:
+    """A number as MQTT writes lengths."""
     encoded = bytearray()
     while True:
         number, low = divmod(number, 128)

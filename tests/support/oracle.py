@@ -11,6 +11,15 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 
+def paths_of(initial: Array, transitions: Sequence[Array]) -> tuple[npt.NDArray[np.int64], Array]:
+    """All paths (paths, n) of n-1 steps (k, k), and their probabilities."""
+    paths = np.array(list(product(range(len(initial)), repeat=len(transitions) + 1)))
+    weight = initial[paths[:, 0]].copy()
+    for step, transition in enumerate(transitions):
+        weight *= transition[paths[:, step], paths[:, step + 1]]
+    return paths, weight
+
+
 def joint_distribution(
     initial: Array, transitions: list[Array], emission: Array
 ) -> tuple[npt.NDArray[np.int64], Array]:
@@ -21,13 +30,9 @@ def joint_distribution(
         transitions: n-1 matrices (k, k).
         emission: (k, m).
     """
-    k, m = emission.shape
     n = len(transitions) + 1
-    paths = np.array(list(product(range(k), repeat=n)))
-    outputs = np.array(list(product(range(m), repeat=n)))
-    weight = initial[paths[:, 0]].copy()
-    for step, transition in enumerate(transitions):
-        weight *= transition[paths[:, step], paths[:, step + 1]]
+    paths, weight = paths_of(initial, transitions)
+    outputs = np.array(list(product(range(emission.shape[1]), repeat=n)))
     likelihood = np.ones((len(paths), len(outputs)))
     for tick in range(n):
         likelihood *= emission[paths[:, tick]][:, outputs[:, tick]]
@@ -82,14 +87,10 @@ def worst_release_loss(
         transition: (k, k).
         log_density: from all paths (paths, n) to the log-density (paths, outputs) of what is released.
     """
-    k = len(initial)
-    paths = np.array(list(product(range(k), repeat=n)))
-    weight = initial[paths[:, 0]].copy()
-    for step in range(n - 1):
-        weight *= transition[paths[:, step], paths[:, step + 1]]
+    paths, weight = paths_of(initial, [transition] * (n - 1))
     logs = log_density(paths)
     joint = weight[:, None] * np.exp(logs - logs.max(axis=0))  # a factor for each output cancels in every ratio
-    return worst_ratios(joint, weight, k, n, informed=informed)
+    return worst_ratios(joint, weight, len(initial), n, informed=informed)
 
 
 def count_density(scale: float, first: int, last: int, states: tuple[int, ...] = (1,)) -> Callable[[Array], Array]:

@@ -1,12 +1,18 @@
-"""Frames of an outbox, decoded."""
+"""Frames of an outbox, decoded, and whether a watermark covers one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from edge_agent.outbox import Outbox
-from fugu.contract.frames import SymbolFrame, WindowFrame
+from fugu.contract.frames import StreamCommit, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
+
+
+def is_committed(commit: StreamCommit, frame: SymbolFrame) -> bool:
+    """True if a watermark says that a frame is durable: it reaches beyond it, and no gap overlaps it."""
+    missing = any(gap.after < frame.last and gap.through > frame.previous for gap in commit.gaps)
+    return frame.last <= commit.through and not missing
 
 
 def symbol_frames(outbox: Outbox) -> list[SymbolFrame]:

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
 from fugu.privacy.chain_class import MarkovChain
+from tests.support.oracle import Array, paths_of
 
-Array = npt.NDArray[np.float64]
 Release = tuple[Iterable[int], Sequence[float], float]
 """(ticks from 1, what each state adds, Laplace scale)"""
-
-
-def paths_of(initial: Array, transition: Array, length: int) -> tuple[npt.NDArray[np.int64], Array]:
-    """All paths (paths, n), and their probabilities."""
-    paths = np.array(list(product(range(len(initial)), repeat=length)))
-    weight = initial[paths[:, 0]].copy()
-    for step in range(length - 1):
-        weight *= transition[paths[:, step], paths[:, step + 1]]
-    return paths, weight
 
 
 def losses(paths: npt.NDArray[np.int64], weight: Array, releases: Sequence[Release]) -> Array:
@@ -49,7 +39,7 @@ def losses(paths: npt.NDArray[np.int64], weight: Array, releases: Sequence[Relea
 def chain_losses(chain: MarkovChain, length: int, releases: Sequence[Release]) -> Array:
     """`losses` under a chain; without an initial distribution, the worst over starts close to one state."""
     if chain.initial is not None:
-        return losses(*paths_of(chain.initial, chain.transition, length), releases)
+        return losses(*paths_of(chain.initial, [chain.transition] * (length - 1)), releases)
     k = chain.states
     starts = np.vstack([np.eye(k) * (1 - 1e-9) + 1e-9 / k, np.full((1, k), 1 / k)])
-    return np.max([losses(*paths_of(start, chain.transition, length), releases) for start in starts], axis=0)
+    return np.max([losses(*paths_of(start, [chain.transition] * (length - 1)), releases) for start in starts], axis=0)

@@ -9,7 +9,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from edge_agent.agent import Agent
@@ -25,8 +24,8 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker, Link
-from tests.support.agents import toml
 from tests.support.brokers import PATIENCE, await_end, wait_until
+from tests.support.gateway_files import toml
 from tests.support.groups import PUBLIC, group, member_policy, signed
 
 _INSERTED = {"document", "fleet", "helper"}
@@ -167,9 +166,7 @@ class Leader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

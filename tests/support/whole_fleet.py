@@ -20,6 +20,7 @@ from fugu.mqtt import Broker, Link
 from gateway.fleet.registry import Registry
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
+from tests.support.gateway_files import toml
 from tests.support.measured import measure_policy
 from tests.support.processes import AgentProcess, Recorder, kind_of, policy
 from tests.support.signing import Keys, policy_document
@@ -44,12 +45,6 @@ def _credentials(broker: Broker) -> dict[str, str]:
     return {name: str(getattr(broker, name)) for name in names if getattr(broker, name) is not None}
 
 
-def _toml(broker: Broker) -> str:
-    """How an agent connects."""
-    fields = [f'{name} = "{value}"\n' for name, value in _credentials(broker).items()]
-    return "".join([f"port = {broker.port}\nmax_backoff = 1\n", *fields])
-
-
 class WholeFleet:
     """Runs within a context; a broker with accounts has `watch`, `gateway`, `gateway-rollout` and `site`."""
 
@@ -57,9 +52,11 @@ class WholeFleet:
         keys = Keys()
         write_gateway_files(folder, keys)
         (folder / "readings.csv").write_text("\n".join(["value,place", *(f"{x},{y}" for x, y in readings)]) + "\n")
+        watch = broker.address("watch")
+        connection = toml({"port": watch.port, "max_backoff": 1, **_credentials(watch)})
         (folder / "agent.toml").write_text(
             'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-            f"status_seconds = 0.5\n[broker]\n{_toml(broker.address('watch'))}"
+            f"status_seconds = 0.5\nbroker = {connection}\n"
             '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
             '[[streams]]\nstream = "place"\nsensor = {kind = "replay", file = "readings.csv", column = "place"}\n'
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -27,6 +28,13 @@ def lines_run(call: Callable[[], object], most: int) -> int:
         sys.settrace(before)
     assert count <= most, f"more than {most} lines"  # also where the call has caught it
     return count
+
+
+def high_water_bytes(pid: int) -> int:
+    """The most resident memory that a process that runs has ever had, as Linux tells."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
 
 
 def most_memory(call: Callable[[], object]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.support.measured import grid, measure_policy
 from tests.support.outboxes import measure_frames
 from tests.support.processes import AgentProcess, GatewayProcess, Recorder, write_device
 from tests.support.simulated_states import simulate_states
+from tests.support.stored import stored_points
 
 PERIOD_US = 20_000
 
@@ -25,20 +25,10 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def stored(gateway: GatewayProcess) -> list[MeasureFrame]:
-    if not gateway.store.exists():
-        return []
-    with sqlite3.connect(f"file:{gateway.store}?mode=ro", uri=True) as db:
-        try:
-            return [MeasureFrame.decode(row[0]) for row in db.execute("SELECT payload FROM measured ORDER BY first")]
-        except sqlite3.OperationalError:
-            return []
-
-
 def goes_on(gateway: GatewayProcess) -> None:
     """Wait until more frames than are durable now are."""
-    count = len(stored(gateway))
-    wait_until(lambda: len(stored(gateway)) > count + 1)
+    count = len(stored_points(gateway.store))
+    wait_until(lambda: len(stored_points(gateway.store)) > count + 1)
 
 
 def points(frames: list[MeasureFrame]) -> dict[int, object]:
@@ -84,7 +74,7 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
     first = points([MeasureFrame.decode(payload) for payload in list(seen.payloads)])
     assert {released.table for released in first.values()} == {0}, "without a gateway only the fallback is there"
     gateway = GatewayProcess(tmp_path, broker.port)
-    wait_until(lambda: any(r.table > 0 for r in points(stored(gateway)).values()))
+    wait_until(lambda: any(r.table > 0 for r in points(stored_points(gateway.store)).values()))
     assert sent.payloads
     wait_until(lambda: len(smoothed(reports)) > 50)
     assert len(smoothed_ticks := smoothed(reports)) == len(set(smoothed_ticks)), (
@@ -107,7 +97,7 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
     assert measure_frames(outbox) == [], "everything is durable in the gateway"
     outbox.close()
     assert gateway is None or gateway.stop() == 0, (tmp_path / "gateway.log").read_text()
-    arrived = points(stored(gateway))
+    arrived = points(stored_points(gateway.store))
     delivered = points([MeasureFrame.decode(payload) for payload in seen.payloads])
     assert all(arrived[tick] == released for tick, released in delivered.items() if tick in arrived)
     assert set(delivered) <= set(arrived)

@@ -13,8 +13,8 @@ import pytest
 
 from edge_agent.local_control import LocalStatusError, ask_status, status_words
 from fugu.mqtt import Link
-from tests.support.agents import toml
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.gateway_files import toml
 from tests.support.heart_monitor import ADDRESS
 from tests.support.processes import policy
 from tests.support.wiretap import Wiretap

@@ -17,7 +17,7 @@ from fugu.contract.history import UNCHANGED
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.timeline import Drawn
 from gateway.parts.describe import Described, InForce, Running
-from tests.support.changing_noise import leakages, stretch_losses
+from tests.support.changing_noise import sides, stretch_losses
 from tests.support.scenes import catalogue, policy
 
 V1, V2, V3 = (policy(version) for version in (1, 2, 3))
@@ -201,8 +201,7 @@ def test_missing_ticks_may_be_of_a_weaker_version_from_which_a_device_went_back(
     promise, bound = dates_of(STRONG, force.history("watch", "hr")), STRONG.bound()
     quiet, loud = (np.log(float(member.outputs.ratios[0])) for member in (STRONG, WEAK))
     steps = np.array([(loud, loud) if first <= tick <= last else (quiet, quiet) for tick in range(1100)])
-    past, future = (leakages(0.1, 0.1, some, "informed") for some in (steps, steps[::-1]))
-    losses = stretch_losses(past, future[::-1], steps, 1)
+    losses = stretch_losses(*sides(0.1, 0.1, steps, "informed"), steps, 1)
     for tick, loss in enumerate(losses.tolist()):
         assert first <= tick <= last or loss <= promise.epsilon(bound, tick, tick, 1), tick
     policies.may_go_back = lambda _device: False

@@ -17,6 +17,7 @@ from fugu.contract.windows import Window
 from gateway.store.journal import Received
 from gateway.store.store import Store
 from tests.support.measured import measure_frames, measure_policy
+from tests.support.outboxes import is_committed
 from tests.support.scenes import Scene, final_state, frames, newest, policy
 
 UNMINDED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -24,10 +25,9 @@ FRAMES = frames([4, 1, 10, 3, 20, 7, 9, 2], gaps=[0, 0, 3, 0, 30, 8, 7, 0], vers
 
 
 def deletable(message: Committed, frame: SymbolFrame, stream: str = "hr") -> bool:
-    """True if the device may forget a frame: `through` is beyond it and no gap overlaps it."""
+    """True if the device may forget a frame."""
     (commit,) = (commit for commit in message.streams if commit.stream == stream)
-    missing = any(gap.after < frame.last and gap.through > frame.previous for gap in commit.gaps)
-    return frame.last <= commit.through and not missing
+    return is_committed(commit, frame)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
 from gateway.releases.setup import histories_in, resume_ledger
 from gateway.store.location import Location
-from tests.support.changing_noise import Array, leakages, stretch_losses
+from tests.support.changing_noise import Array, sides, stretch_losses
 from tests.support.ledgers import allow, release, reserve
 from tests.support.release_scenes import PUBLIC, Bench, scheduled, write_config
 from tests.support.scenes import frames, policy
@@ -61,8 +61,7 @@ def go_on(scene: Bench, *fleet: Policy) -> None:
 def losses(wide: float, *runs: tuple[int, float]) -> Array:
     """True loss of each tick of a chain with q = r = `wide`, of runs of ticks with a charge in units each."""
     steps = np.repeat([charge / PER_NAT for _, charge in runs], [ticks for ticks, _ in runs])[:, None].repeat(2, axis=1)
-    past, future = (leakages(wide, wide, some, "informed") for some in (steps, steps[::-1]))
-    return stretch_losses(past, future[::-1], steps, 1)
+    return stretch_losses(*sides(wide, wide, steps, "informed"), steps, 1)
 
 
 def test_the_allowances_of_two_classes_leak_over_the_change() -> None:

@@ -26,7 +26,7 @@ from gateway.releases.ledger import Ledger
 from gateway.store.engine import LedgerError
 from tests.support.audited import broker_of, reader
 from tests.support.ledgers import ALLOWED, allow, charges_replayed, key, open_ledger, release, reserve
-from tests.support.released import paths_of
+from tests.support.oracle import paths_of
 
 Floats = NDArray[np.float64]
 SHOWS = ((0, 0), (0, 1), (1, 0), (1, 1))
@@ -52,7 +52,7 @@ def losses(
     A course is of so many ticks in a row as a stretch.
     """
     initial = stationary_distribution(np.array(TRANSITION))
-    paths, weight = paths_of(initial, np.array(TRANSITION), ticks)
+    paths, weight = paths_of(initial, [np.array(TRANSITION)] * (ticks - 1))
     density: Floats = weight[:, None]
     for column, (table, scale) in enumerate(zip(tables, scales, strict=True)):
         hit = np.array(table.weights())[:, 1] / SCALE

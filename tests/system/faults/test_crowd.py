@@ -19,10 +19,10 @@ from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import topic_of
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, await_end, wait_until
-from tests.support.memory import high_water_bytes
 from tests.support.mqtt_packets import Publication, Splitter, acknowledgement, connect, publication, publish, subscribe
 from tests.support.processes import GatewayProcess, policy
 from tests.support.shipped import Shipped
+from tests.support.work import high_water_bytes
 
 pytestmark = pytest.mark.fresh
 

@@ -22,10 +22,10 @@ from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
-from tests.support.memory import high_water_bytes
 from tests.support.mutations import SEEDS, mutated
 from tests.support.processes import AgentProcess, GatewayProcess, Recorder, policy
 from tests.support.signing import Keys, policy_document
+from tests.support.work import high_water_bytes
 
 pytestmark = pytest.mark.fresh
 
