@@ -166,28 +166,40 @@ class Named(NamedTuple):
 
 
 def history_of(
-    rows: Iterable[Drawn], noises: Mapping[int, Noise | None], claim: Named | None = None, *, may_go_back: bool = True
+    rows: Iterable[Drawn],
+    noises: Mapping[int, Noise | None],
+    claim: Named | None = None,
+    *,
+    may_go_back: bool = True,
+    may_drop: bool = False,
 ) -> History:
     """Build the history of a stream from its intervals, and from the version that its device names.
 
     `noises` has the noise of every version that may have run; of other versions nothing is known. A device that
-    `may_go_back` to an earlier version may have run a later one in any gap.
+    `may_go_back` to an earlier version may have run a later one in any gap. If it `may_drop` frames, others may have
+    received frames of the ticks begin..first-1 of an interval.
     """
 
     def gap_of(version: int, last: int, next_version: int, begin: int | None) -> list[Span]:
         """Return the span of the ticks after `last` and before `begin`, unless it is no more than its neighbours."""
         noise = _noise_between(version, next_version, noises, may_go_back=may_go_back)
         is_same = version == next_version and (begin is None or noise == noises.get(version))
-        if is_same or (begin is not None and begin <= last + 1):
+        if (is_same and (noise is None or not may_drop)) or (begin is not None and begin <= last + 1):
             return []
         return [Span(0, noise, last + 1, None if begin is None else begin - 1)]
 
     spans: list[Span] = []
     intervals, version = sorted(rows), 0
+    if may_drop and intervals and intervals[0].begin < intervals[0].first:
+        oldest = intervals[0]
+        own_noise = noises.get(oldest.version)
+        other_noises = [noises[number] for number in noises if number < oldest.version or (may_go_back and own_noise)]
+        if own_noise or other_noises:
+            spans.append(Span(0, reduce(_larger_noise, other_noises, own_noise), oldest.begin, oldest.first - 1))
     for row in intervals:
         noise = noises.get(row.version)
         first = row.first
-        if spans:
+        if version:
             previous = spans[-1]
             assert previous.last is not None
             if first <= previous.last:  # windows of two versions over the same ticks
@@ -197,7 +209,7 @@ def history_of(
                     continue
                 first = previous.last + 1
             else:
-                spans += gap_of(version, previous.last, row.version, row.begin)
+                spans += gap_of(version, previous.last, row.version, row.first if may_drop else row.begin)
         version = row.version
         first_certain = max(first, row.first + row.absent)
         if row.absent:  # which ticks were not drawn is not known

@@ -170,7 +170,9 @@ class InForce:
             named_version = Named(document, None)
         elif version and tick > (drawn_rows[-1].last if drawn_rows else _STORED):
             named_version = Named(version, tick)
-        return history_of(drawn_rows, noises, named_version, may_go_back=self._catalogue.may_go_back(device))
+        return history_of(
+            drawn_rows, noises, named_version, may_go_back=self._catalogue.may_go_back(device), may_drop=True
+        )
 
 
 QUIET_SECONDS, REST_SECONDS, SLICE_SECONDS = 1.0, 0.25, 0.05

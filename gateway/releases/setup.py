@@ -349,7 +349,7 @@ def history_in_store(store: Store, catalogue: Catalogue, device: str, stream: st
     def stream_history(device: str, stream: str) -> History:
         noises = {policy.version: Noise.of(policy) for policy in catalogue.policies(device, stream)}
         rows = store.versions.timeline(device, stream).intervals
-        return history_of(rows, noises, may_go_back=catalogue.may_go_back(device))
+        return history_of(rows, noises, may_go_back=catalogue.may_go_back(device), may_drop=True)
 
     return stream_history(device, stream)._replace(beside=catalogue.beside(device, stream, stream_history))
 

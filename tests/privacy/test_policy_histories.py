@@ -28,7 +28,7 @@ from gateway.parts.describe import Described, InForce
 from tests.support.changing_noise import sides, stretch_losses
 from tests.support.scenes import catalogue
 
-KINDS = ("up", "down", "brief", "jump", "restart", "pause", "late", "windows")
+KINDS = ("up", "down", "brief", "jump", "restart", "pause", "late", "windows", "dropped")
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 CLASSES = (
     BinaryChains(q=(0.1, 0.3), r=(0.1, 0.3)),
@@ -110,6 +110,20 @@ class Life:
                 self._perhaps_skip()
                 self._draw(policy, rates)
             self._end_frame(policy)
+        if self.generator.random() < 0.3:
+            self._drop_frames()
+
+    def _drop_frames(self) -> None:
+        """Drop frames that others have received, before the gateway has them; the next frame passes over their ticks.
+
+        The outbox of a device drops its oldest frames, and never the newest.
+        """
+        if len(self.frames) > 1:
+            self.kinds.add("dropped")
+            first = int(self.generator.integers(0, len(self.frames) - 1))
+            after = int(self.generator.integers(first + 1, len(self.frames)))
+            begin = self.frames[first].begin
+            self.frames[first : after + 1] = [self.frames[after]._replace(begin=begin)]
 
     def _perhaps_skip(self) -> None:
         if self.generator.random() > 0.01:

@@ -13,7 +13,7 @@ from fugu.contract.dating import dates_of
 from fugu.contract.errors import PolicyError
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import UNCHANGED
+from fugu.contract.history import UNCHANGED, Noise
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.timeline import Drawn
 from gateway.parts.describe import Described, InForce, Running
@@ -183,13 +183,8 @@ def test_ticks_that_are_missing_may_be_of_either_version() -> None:
         force.note_version("watch", "hr", 2, 1100)
         ends.append(Described.of(running(force)).description.others[0].guarantee.until)
     assert ends[0] == ends[1]
-    assert far.history("watch", "hr").spans[1][2:] == (900, 959)
-    assert near.history("watch", "hr").spans[1].first == 1000
-    weak_first = [(2, 0, 0, 899), (1, 960, 1000, 1100)]
-    force = InForce(catalogue([STRONG, WEAK]), rows_of=drawn(*weak_first))
-    force.note_version("watch", "hr", 1, 1100)
-    since = Described.of(running(force)).description.guarantee.since
-    assert since > 1000
+    for force in (near, far):  # the device may have dropped frames of 960..999 that others have received
+        assert [span[2:] for span in force.history("watch", "hr").spans[1:]] == [(900, 999), (1000, None)]
 
 
 def test_missing_ticks_may_be_of_a_weaker_version_from_which_a_device_went_back() -> None:
@@ -208,7 +203,8 @@ def test_missing_ticks_may_be_of_a_weaker_version_from_which_a_device_went_back(
     assert dates_of(STRONG, force.history("watch", "hr")).always, "signed versions only grow"
     before = InForce(policies, rows_of=drawn((2, 0, 0, first - 1), (2, last + 1, last + 1, 1100)))
     before.note_version("watch", "hr", 2, 1100)
-    assert all(span.version for span in before.history("watch", "hr").spans), "no weaker version is there"
+    noises = {span.noise for span in before.history("watch", "hr").spans}
+    assert noises == {Noise.of(WEAK)}, "no weaker version is there"
 
 
 def test_what_was_before_the_first_stored_tick_is_unknown() -> None:
