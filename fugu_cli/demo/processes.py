@@ -10,28 +10,33 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Self, TypeAlias
 
+from firmware_sim.devices import write_config
 from fugu.contract.errors import FuguError
+from fugu.contract.policies import AnyPolicy
 from fugu.contract.topics import Topic, parse_topic
 from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker, Link
 from fugu_cli.view.terminal import say
 
 __all__ = [
+    "Device",
     "Listener",
     "Process",
+    "Site",
     "end",
     "find_mosquitto",
-    "gateway",
     "kill",
-    "launch",
     "program",
     "start_broker",
+    "start_site",
     "wait_for",
 ]
 
@@ -202,27 +207,94 @@ def end(process: Process, name: str, log: Path) -> int:
         return 0
 
 
-@contextmanager
-def gateway(
-    port: int,
-    fleet: str,
-    folder: Path,
-    log: Path,
-    *,
-    wait: bool = True,
-    home_assistant: bool = False,
-    releases: bool = False,
-) -> Iterator[Process]:
-    """Run a gateway with the policies in a folder's `policies`; with `wait`, wait until it has started.
+@dataclass
+class Device:
+    """A program with a folder of its own, which can be killed and started again.
 
-    With `releases` the gateway makes the releases of the folder's file `releases.toml`.
+    Attributes:
+        name: the name of the device.
+        config: the agent's configuration file.
+        log: the file to which the output is added.
+        command: the module of the program, and its further arguments.
+        stack: kills the program in the end.
+        process: the newest process of the program.
     """
-    file = folder / "gateway.toml"
-    settings = {"fleet": fleet, "store": "gateway.sqlite", "policies": "policies"}
-    settings |= {"releases": "releases.toml"} if releases else {}
-    lines = toml_lines({**settings, "home_assistant": home_assistant})
-    file.write_text("\n".join([*lines, f"broker = {{port = {port}}}", ""]))
-    with program("fugu", ["gateway", "run", "--verbose", str(file)], log) as process:
-        if wait:
-            wait_for("the gateway has started", lambda: "has started" in log.read_text(), _GATEWAY_SECONDS)
-        yield process
+
+    name: str
+    config: Path
+    log: Path
+    command: Sequence[str]
+    stack: ExitStack
+    process: Process = field(init=False)
+
+    def start(self) -> None:
+        """Start the program."""
+        module, *arguments = self.command
+        self.process = launch(module, [str(self.config), *arguments], self.log)
+        self.stack.callback(kill, self.process)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A broker, a gateway and devices of one fleet, on this machine.
+
+    Attributes:
+        fleet: the name of the fleet.
+        folder: the folder of all files but the logs.
+        logs: the folder of the logs.
+        broker: the address of the broker.
+        broker_name: the name of the broker's program.
+        stack: ends all processes.
+    """
+
+    fleet: str
+    folder: Path
+    logs: Path
+    broker: Broker
+    broker_name: str
+    stack: ExitStack
+
+    @contextmanager
+    def gateway(self, log_name: str = "gateway.log", *, wait: bool = True, **settings: object) -> Iterator[Process]:
+        """Run a gateway with the devices' policies and further settings; with `wait`, wait until it has started."""
+        file, log = self.folder / "gateway.toml", self.logs / log_name
+        settings = {"fleet": self.fleet, "store": "gateway.sqlite", "policies": "policies", **settings}
+        file.write_text("\n".join([*toml_lines(settings), f"broker = {{port = {self.broker.port}}}", ""]))
+        with program("fugu", ["gateway", "run", "--verbose", str(file)], log) as process:
+            if wait:
+                wait_for("the gateway has started", lambda: "has started" in log.read_text(), _GATEWAY_SECONDS)
+            yield process
+
+    def device(
+        self,
+        policy: AnyPolicy,
+        sensor: Mapping[str, object],
+        log: Path,
+        command: Sequence[str] = ("edge_agent",),
+        **options: object,
+    ) -> Device:
+        """Write the files of a device, which the gateway knows from its next start on.
+
+        Args:
+            policy: the policy of its only stream.
+            sensor: the table of its sensor.
+            log: the file of its log, which begins anew.
+            command: as of `Device`.
+            options: further options of the agent's file.
+        """
+        log.unlink(missing_ok=True)
+        folder = self.folder / policy.device
+        for file in (self.folder / "policies" / f"{policy.device}.json", folder / "policy.json"):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(policy.to_json())
+        options = {"fleet": self.fleet, "device": policy.device, "outbox": "outbox.sqlite", **options}
+        config = write_config(folder, options, self.broker, {"policy.json": dict(sensor)})
+        return Device(policy.device, config, log, command, self.stack)
+
+
+@contextmanager
+def start_site(fleet: str, broker_kind: str, logs: Path) -> Iterator[Site]:
+    """Run a broker while the context lasts, and the processes of a fleet that are added; errors as `start_broker`."""
+    with TemporaryDirectory(prefix="fugu-demo-") as folder, ExitStack() as stack:
+        port, name = stack.enter_context(start_broker(broker_kind, logs))
+        yield Site(fleet, Path(folder), logs, Broker(port=port, max_backoff=1), name, stack)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from firmware_sim.devices import write_config
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status
 from fugu.contract.topics import Topic, topic_of
@@ -18,7 +15,7 @@ from fugu.mqtt import Broker
 from fugu.recordings.values import Cells
 from fugu_cli.demo.evaluation import HEART, Frames, Replay, Results, load_home, load_night, read_night, summary
 from fugu_cli.demo.page import Page, write_pictures
-from fugu_cli.demo.processes import Listener, Process, gateway, kill, launch, start_broker
+from fugu_cli.demo.processes import Device, Listener, Process, Site, kill, start_site
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_document, replay_lanes
 from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.view.terminal import say, working
@@ -176,16 +173,19 @@ def run_replays(
     Returns:
         The name of the broker, the seconds of the replay, results, and a sentence for each device that failed.
     """
-    with tempfile.TemporaryDirectory(prefix="fugu-replay-") as folder, ExitStack() as stack:
-        port, name = stack.enter_context(start_broker(broker_kind, out))
-        subscriber = stack.enter_context(Subscriber(Broker(port=port), replays))
-        say(f"{name} on port {port}; {len(replays)} device(s) and a gateway")
+    with start_site(replays[0].policy.fleet, broker_kind, out) as site:
+        subscriber = site.stack.enter_context(Subscriber(site.broker, replays))
+        say(f"{site.broker_name} on port {site.broker.port}; {len(replays)} device(s) and a gateway")
         page.show(stage="starting a gateway and what it hears of")
         start_time = time.monotonic()
         if trial is not None:
-            stack.enter_context(trial.listen(Broker(port=port)))
-        processes = _start_processes(stack, replays, Path(folder), out, port, home_assistant=trial is not None)
-        failures = _watch_replays(page, subscriber, *processes, replays)
+            site.stack.enter_context(trial.listen(site.broker))
+        devices = [_device(site, replay) for replay in replays]
+        gateway = site.stack.enter_context(site.gateway(wait=False, home_assistant=trial is not None))
+        for device in devices:
+            device.start()
+        processes = {device.name: device.process for device in devices}
+        failures = _watch_replays(page, subscriber, gateway, processes, replays)
         seconds = time.monotonic() - start_time
     page.show(stage="attacking what was released", seconds_left=None)
     say("attacking what was released ...")
@@ -199,33 +199,20 @@ def run_replays(
             draw_replay(page, index, replay, replay.states.size, replay_results)
     if not results:
         raise FuguError(f"nothing of {replays[0].device} reached the subscriber")
-    return name, seconds, results, failures
+    return site.broker_name, seconds, results, failures
 
 
-def _start_processes(
-    stack: ExitStack, replays: Sequence[Replay], folder: Path, logs: Path, port: int, *, home_assistant: bool
-) -> tuple[Process, dict[str, Process]]:
-    """Start a gateway and the devices; return their processes."""
-    (folder / "policies").mkdir()
-    for replay in replays:
-        (folder / "policies" / f"{replay.device}.json").write_text(replay.policy.to_json())
-    fleet = replays[0].policy.fleet
-    gateway_process = stack.enter_context(
-        gateway(port, fleet, folder, logs / "gateway.log", wait=False, home_assistant=home_assistant)
+def _device(site: Site, replay: Replay) -> Device:
+    """Write the files of a device that replays a recording."""
+    return site.device(
+        replay.policy,
+        replay.sensor,
+        site.logs / f"{replay.device}.log",
+        ["fugu_cli.demo.device", str(min(_TICK_SECONDS, _REPLAY_SECONDS / replay.states.size))],
+        status_seconds=0.5,
+        ceiling=replay.policy.guarantee.epsilon,
+        drain_seconds=_MOST_SECONDS,
     )
-    devices, broker = dict[str, Process](), Broker(port=port)
-    for replay in replays:
-        device_folder, policy = folder / replay.device, replay.policy
-        device_folder.mkdir()
-        (device_folder / "policy.json").write_text(policy.to_json())
-        options = {"fleet": fleet, "device": replay.device, "outbox": "outbox.sqlite", "status_seconds": 0.5}
-        options |= {"ceiling": policy.guarantee.epsilon, "drain_seconds": _MOST_SECONDS}
-        config = write_config(device_folder, options, broker, {"policy.json": dict(replay.sensor)})
-        tick_seconds, log = min(_TICK_SECONDS, _REPLAY_SECONDS / replay.states.size), logs / f"{replay.device}.log"
-        log.unlink(missing_ok=True)
-        devices[replay.device] = launch("fugu_cli.demo.device", [str(config), str(tick_seconds)], log)
-        stack.callback(kill, devices[replay.device])
-    return gateway_process, devices
 
 
 def _watch_replays(

@@ -12,7 +12,6 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from edge_agent.shares import device_key
-from firmware_sim.devices import simulate_recording, write_config
+from firmware_sim.devices import simulate_recording
 from firmware_sim.homes import SimulatedHomes
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.envelope import Envelope, digits
@@ -44,7 +43,7 @@ from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
 from fugu_cli.demo.evaluation import RECORDINGS
 from fugu_cli.demo.page import Page, write_pictures
-from fugu_cli.demo.processes import Listener, gateway, kill, launch, program, start_broker
+from fugu_cli.demo.processes import Device, Listener, Site, kill, program, start_site
 from fugu_cli.view.terminal import say
 from fugu_helper.config import read_config, root_of, signed_documents
 from fugu_helper.members import Members
@@ -104,21 +103,19 @@ def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
         lead_seconds = max(_READY_SECONDS, round(_READY_PLANS * (time.monotonic() - start_time)))
         for sentence in plan.verdict[:4]:
             say(sentence)
-        with TemporaryDirectory(prefix="fugu-street-") as folder, ExitStack() as stack:
-            port, name = stack.enter_context(start_broker(broker, out))
-            say(f"starting: {name}, helper, gateway and {_AGENTS} agents")
+        with start_site("home", broker, out) as site:
+            say(f"starting: {site.broker_name}, helper, gateway and {_AGENTS} agents")
             say(f"hour 1 of {hours} begins in {lead_seconds} s, and each takes a minute")
             page.show(stage="starting a helper, a gateway and homes")
-            scene = _Scene(Path(folder), Broker(port=port), plan, days, hours, lead_seconds)
-            stack.enter_context(program("fugu_helper", ["run", str(scene.helper)], out / "helper.log"))
-            watcher = stack.enter_context(_Watcher(scene, page))
+            scene = _Scene(site, plan, days, hours, lead_seconds)
+            site.stack.enter_context(program("fugu_helper", ["run", str(scene.helper)], out / "helper.log"))
+            watcher = site.stack.enter_context(_Watcher(site.broker, scene, page))
             watcher.draw()
-            for home in scene.agents:
-                stack.callback(home.end)
-                home.start()
-            stack.callback(scene.simulated.stop)
+            for device, _ in scene.agents:
+                device.start()
+            site.stack.callback(scene.simulated.stop)
             scene.simulated.start()
-            stack.enter_context(gateway(port, "home", scene.folder, out / "gateway.log", releases=True))
+            site.stack.enter_context(site.gateway(releases="releases.toml"))
             failures = _watch_hours(scene, watcher)
         title = "A street: what stays, what leaves, and what others can say"
         write_pictures(out, "street", title, watcher.lanes())
@@ -137,40 +134,25 @@ def _street_plan(days: Ints) -> Street:
         return street(file, _HOMES, protect="1h", stream="water", rows="samples")
 
 
-class _Agent:
-    """A home that is a program with a folder of its own, and a member of the group."""
-
-    def __init__(self, folder: Path, policy: Policy, states: Ints, broker: Broker, group: SharedWindow) -> None:
-        folder.mkdir()
-        self.name = policy.device
-        self._running, self._log = ExitStack(), folder / "agent.log"
-        (folder / "policy.json").write_text(policy.to_json())
-        simulate_recording(folder / "readings.csv", policy, states.tolist())
-        ceiling = {"epsilon": policy.guarantee.epsilon, "seconds": _HOUR}
-        options = {"fleet": policy.fleet, "device": self.name, "outbox": "outbox.sqlite", "ceiling": ceiling}
-        sensor: dict[str, object] = {"kind": "replay", "file": "readings.csv", "loop": False}
-        self._config = write_config(folder, {**options, "clock": {"trusted": True}}, broker, {"policy.json": sensor})
-        helper = group.group.helper_digits
-        pin = {"name": group.group.name, "helper": helper, "honest": group.group.honest, "most": ceiling}
-        with self._config.open("a") as config:
-            config.write("\n".join(["[[groups]]", *toml_lines(pin), ""]))
-        signing_key = Ed25519PrivateKey.from_private_bytes(device_key(folder / "outbox.sqlite"))
-        self.digits = digits(signing_key.public_key().public_bytes_raw())
-
-    def start(self) -> None:
-        """Start the program."""
-        self._running.callback(kill, launch("edge_agent", [str(self._config)], self._log))
-
-    def end(self) -> None:
-        """Kill the program at once."""
-        self._running.close()
+def _home_device(site: Site, policy: Policy, states: Ints, group: SharedWindow) -> tuple[Device, str]:
+    """Write the files of a home that is a program and a member of the group; return also the digits of its key."""
+    folder, ceiling = site.folder / policy.device, {"epsilon": policy.guarantee.epsilon, "seconds": _HOUR}
+    sensor, clock = {"kind": "replay", "file": "readings.csv", "loop": False}, {"trusted": True}
+    device = site.device(policy, sensor, folder / "agent.log", ceiling=ceiling, clock=clock)
+    simulate_recording(folder / "readings.csv", policy, states.tolist())
+    helper = group.group.helper_digits
+    pin = {"name": group.group.name, "helper": helper, "honest": group.group.honest, "most": ceiling}
+    with device.config.open("a") as config:
+        config.write("\n".join(["[[groups]]", *toml_lines(pin), ""]))
+    signing_key = Ed25519PrivateKey.from_private_bytes(device_key(folder / "outbox.sqlite"))
+    return device, digits(signing_key.public_key().public_bytes_raw())
 
 
 class _Scene:
     """The files of helper, gateway and agents, and all homes with their true states."""
 
-    def __init__(self, folder: Path, broker: Broker, plan: Street, days: Ints, hours: int, lead_seconds: int) -> None:
-        self.folder, self.broker, self.hours, self.epsilon = folder, broker, hours, plan.details.question.epsilon
+    def __init__(self, site: Site, plan: Street, days: Ints, hours: int, lead_seconds: int) -> None:
+        self.hours, self.epsilon = hours, plan.details.question.epsilon
         self._rng = random.Random(1)
         first_second = _FIRST_HOUR * _HOUR
         hour_shares = days.reshape(len(days), -1, _HOUR).mean(axis=2)
@@ -182,38 +164,36 @@ class _Scene:
             name: np.concatenate([days[self._rng.randrange(len(days))] for _ in range(day_count)])[first_second:]
             for name in names
         }
-        self.helper = folder / "helper" / "helper.toml"
-        self.group = self._sign_group(plan, int(time.time()) + lead_seconds)
+        self.helper = site.folder / "helper" / "helper.toml"
+        self.group = self._sign_group(plan, site.broker, int(time.time()) + lead_seconds)
         # On this clock a minute lasts a second, and so does a minute of the protected stretch.
         minute_plan = plan.details._replace(period=1.0, question=replace(plan.details.question, protect=_HOUR))
         policies = dict(zip(names, minute_plan.policies(self.group, names), strict=True))
-        (folder / "policies").mkdir()
-        for name, policy in policies.items():
-            (folder / "policies" / f"{name}.json").write_text(policy.to_json())
-        (folder / "releases.toml").touch()
-        self.agents = [
-            _Agent(folder / name, policies[name], self.states[name], broker, self.group) for name in names[:_AGENTS]
-        ]
+        (site.folder / "releases.toml").touch()
+        self.agents = [_home_device(site, policies[name], self.states[name], self.group) for name in names[:_AGENTS]]
+        for name in names[_AGENTS:]:
+            (site.folder / "policies" / f"{name}.json").write_text(policies[name].to_json())
         simulated_states = {name: self.states[name].tolist() for name in names[_AGENTS:]}
-        self.simulated = SimulatedHomes(broker, self.group.group, simulated_states, away_probability=_AWAY)
-        members = Members(folder / "helper" / "members")
-        for name, home_digits in {**{home.name: home.digits for home in self.agents}, **self.simulated.digits}.items():
+        self.simulated = SimulatedHomes(site.broker, self.group.group, simulated_states, away_probability=_AWAY)
+        members = Members(self.helper.parent / "members")
+        agent_digits = {device.name: home_digits for device, home_digits in self.agents}
+        for name, home_digits in (agent_digits | self.simulated.digits).items():
             members.admit(name, home_digits)
 
-    def victim(self) -> _Agent:
+    def victim(self) -> Device:
         """Return a random agent."""
-        return self._rng.choice(self.agents)
+        return self._rng.choice(self.agents)[0]
 
     def begin_of(self, hour_number: int) -> float:
         """Return the Unix time at which an hour begins."""
         return self.group.group.begins_us(hour_number) / 1e6
 
-    def _sign_group(self, plan: Street, epoch: int) -> SharedWindow:
+    def _sign_group(self, plan: Street, broker: Broker, epoch: int) -> SharedWindow:
         """Write the helper's folder, and return the group's document, signed by the helper."""
         group_fields = plan.details.fields(_GROUP, "water", epoch) | {"period_us": 1_000_000, "deadline": _DEADLINE}
         self.helper.parent.mkdir(mode=0o700)
         write_secret(self.helper.parent / "root.key", os.urandom(32))
-        lines = ['fleet = "home"', "[broker]", *toml_lines({"port": self.broker.port}), "[[groups]]"]
+        lines = ['fleet = "home"', "[broker]", *toml_lines({"port": broker.port}), "[[groups]]"]
         self.helper.write_text("\n".join([*lines, *toml_lines(group_fields), ""]))
         config = read_config(self.helper)
         documents = signed_documents(config, root_of(self.helper.parent / config.root))[_GROUP]
@@ -223,14 +203,12 @@ class _Scene:
 class _Watcher(Listener):
     """A subscriber that draws the homes' reports and the released sums."""
 
-    def __init__(self, scene: _Scene, page: Page) -> None:
+    def __init__(self, broker: Broker, scene: _Scene, page: Page) -> None:
         self._scene, self._page = scene, page
         self.hours = list[Hour]()
         self.reports: dict[int, set[str]] = defaultdict(set)
         self.sums: dict[int, ReleaseFrame] = {}
-        super().__init__(
-            scene.broker, topic_of("report", "home", "+", "+"), topic_of("release", "home", "site", _GROUP)
-        )
+        super().__init__(broker, topic_of("report", "home", "+", "+"), topic_of("release", "home", "site", _GROUP))
 
     def take(self, topic: Topic, payload: bytes) -> None:
         """Handle a report or a sum."""
@@ -303,7 +281,7 @@ def _watch_hours(scene: _Scene, watcher: _Watcher) -> list[str]:
         kill_time = scene.begin_of(hour_number) + _HOUR / 4
         watcher.wait(f"{_clock_text(hour_number)} in the street", kill_time - time.time())
         victim = scene.victim()
-        victim.end()
+        kill(victim.process)
         say(f"{_clock_text(hour_number, 15)} {victim.name} is killed, and begins anew")
         victim.start()
         if hour_number:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import random
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from firmware_sim.devices import simulate_recording, write_config
+from firmware_sim.devices import simulate_recording
 from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError
 from fugu.contract.measure_frames import MeasureFrame, Released
@@ -29,7 +26,7 @@ from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import build_measure_policy
 from fugu_cli.demo.page import Page, write_pictures
-from fugu_cli.demo.processes import Listener, Process, end, gateway, kill, launch, start_broker
+from fugu_cli.demo.processes import Device, Listener, Site, end, kill, start_site
 from fugu_cli.view.terminal import say, show_table
 
 __all__ = ["run"]
@@ -176,16 +173,14 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
         say("planning: policy graph, hull and fallback table ...")
         plan = make_measure_plan(read_spec(out / "place.toml"), "ignorant", quick=True)
         expected, failure = round(seconds / PERIOD_SECONDS), ""
-        with tempfile.TemporaryDirectory(prefix="fugu-demo-") as folder, ExitStack() as stack:
-            port, name = stack.enter_context(start_broker(broker, out))
-            say(f"{name} on port {port}; a walk until {expected} points have arrived ...")
+        with start_site(FLEET, broker, out) as site:
+            say(f"{site.broker_name} on port {site.broker.port}; a walk until {expected} points have arrived ...")
             policy = build_measure_policy(plan, epoch=round(time.time() + _LEAD_SECONDS, 3))
             (out / "policy.json").write_text(policy.to_json())
             states = _true_states(policy, expected * _MOST_TICKS)
-            listener = stack.enter_context(_Listener(Broker(port=port), policy, states))
-            course = _Course(page, listener, Path(folder), out, expected)
+            listener = site.stack.enter_context(_Listener(site.broker, policy, states))
             try:
-                course.run(stack, Broker(port=port, max_backoff=1), states)
+                _Course(page, listener, site, _walker(site, policy, states), expected).run()
             except _StoodStillError as error:
                 if len(listener.walk().released) < _LEAST_POINTS:
                     raise
@@ -214,45 +209,47 @@ def _true_states(policy: MeasurePolicy, ticks: int) -> list[int]:
     return states
 
 
+def _walker(site: Site, policy: MeasurePolicy, states: list[int]) -> Device:
+    """Write the files of the device that walks through true cells."""
+    simulate_recording(site.folder / "walk.csv", policy, states)
+    return site.device(
+        policy,
+        {"kind": "replay", "file": str(site.folder / "walk.csv"), "column": "value"},
+        site.logs / "device.log",
+        status_seconds=0.5,
+        ceiling=1.0,
+        measurement_ceiling=policy.epsilon,
+        grace_seconds=0.0,
+        drain_seconds=10.0,
+    )
+
+
 @dataclass
 class _Course:
     """The processes of a walk, and the page that shows them."""
 
     page: Page
     listener: _Listener
-    folder: Path
-    out: Path
+    site: Site
+    device: Device
     expected: int
-    device: Process = field(init=False)
 
-    def run(self, stack: ExitStack, broker: Broker, states: list[int]) -> None:
+    def run(self) -> None:
         """Run all processes until the expected points have arrived."""
-        policy, folder = self.listener.walk().policy, self.folder
-        (folder / "policies").mkdir()
-        for name in ("policies/place.json", "policy.json"):
-            (folder / name).write_text(policy.to_json())
-        simulate_recording(folder / "walk.csv", policy, states)
-        options = {"fleet": FLEET, "device": DEVICE, "outbox": "outbox.sqlite", "status_seconds": 0.5}
-        options |= {"ceiling": 1.0, "measurement_ceiling": policy.epsilon, "grace_seconds": 0.0, "drain_seconds": 10.0}
-        sensor: dict[str, object] = {"kind": "replay", "file": str(folder / "walk.csv"), "column": "value"}
-        config = write_config(folder, options, broker, {"policy.json": sensor})
         self.page.draw_lanes(0, _lanes(self.listener.walk(), self.expected))
         self.page.show(stage="starting a gateway and a device")
-        log = self.out / "device.log"
-        start = partial(launch, "edge_agent", [str(config)], log)
-        with gateway(broker.port, FLEET, folder, self.out / "gateway.log"):
-            self.device = start()
-            stack.callback(lambda: kill(self.device))
+        with self.site.gateway():
+            self.device.start()
             self._follow(self.expected // 3, "the device sends a point at every step")
-            kill(self.device)
+            kill(self.device.process)
             self._follow(0, "the device was killed", _DOWN_SECONDS)
-            self.device = start()
+            self.device.start()
             self._follow(self.expected // 2, "the device has begun anew")
         self._follow(0, "the gateway was stopped", _DOWN_SECONDS)
-        with gateway(broker.port, FLEET, folder, self.out / "gateway-2.log"):
+        with self.site.gateway("gateway-2.log"):
             self._follow(self.expected, "both are back")
-            if end(self.device, "the device", log) != 0:
-                raise FuguError(f"the device ended with an error: see {log}")
+            if end(self.device.process, "the device", self.device.log) != 0:
+                raise FuguError(f"the device ended with an error: see {self.device.log}")
 
     def _follow(self, point_count: int, stage: str, seconds: float = 0.0) -> None:
         """Draw arrivals until there are `point_count` points, and for at least `seconds`.
@@ -268,18 +265,20 @@ class _Course:
         previous_count, standstill = 0, ""
         while len(walk.released) < point_count or time.monotonic() < start_time + seconds:
             arrivals = len(walk.released)
-            if not seconds and self.device.poll() is not None:
-                raise FuguError(f"the device ended before {point_count} points arrived: see {self.out / 'device.log'}")
+            if not seconds and self.device.process.poll() is not None:
+                raise FuguError(f"the device ended before {point_count} points arrived: see {self.device.log}")
             if arrivals > previous_count:
                 previous_count, last_arrival, standstill = arrivals, time.monotonic(), ""
             silence = time.monotonic() - last_arrival
-            position = f"{arrivals} of {self.expected} points have arrived, the device is process {self.device.pid}"
+            position = (
+                f"{arrivals} of {self.expected} points have arrived, the device is process {self.device.process.pid}"
+            )
             if silence > _STILL_SECONDS and not standstill:
                 standstill = f"the walk has stood still for {silence:.0f} s: {position}"
                 say(standstill)
             if silence > _GIVEN_UP_SECONDS or time.monotonic() > deadline:
                 raise _StoodStillError(
-                    f"the walk stood still for {silence:.0f} s: {position}; see the logs in {self.out}"
+                    f"the walk stood still for {silence:.0f} s: {position}; see the logs in {self.site.logs}"
                 )
             self.page.draw_lanes(0, _lanes(walk, self.expected))
             self.page.show(stage=stage, done=arrivals / self.expected, stalled=standstill)

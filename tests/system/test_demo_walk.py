@@ -63,12 +63,12 @@ def test_a_walk_that_stands_still_ends_with_a_picture_of_what_came(
 
     def run(course: walk._Course, *arguments: object) -> None:
         walks.append(course)
-        began(course, *arguments)  # type: ignore[arg-type]
+        began(course, *arguments)
 
     def stop() -> None:
         wait_until(lambda: walks, "the walk")
         wait_until(lambda: len(walks[0].listener._walk.released) >= 40, "forty points")
-        walks[0].device.send_signal(signal.SIGSTOP)
+        walks[0].device.process.send_signal(signal.SIGSTOP)
 
     monkeypatch.setattr(walk._Course, "run", run)
     monkeypatch.setattr(walk, "_STILL_SECONDS", 1.5)
@@ -79,9 +79,9 @@ def test_a_walk_that_stands_still_ends_with_a_picture_of_what_came(
     assert (tmp_path / "walk" / "walk.svg").exists()
     await_end(stopper)
     [course] = walks
-    assert course.device.wait(PATIENCE) == -signal.SIGKILL
+    assert course.device.process.wait(PATIENCE) == -signal.SIGKILL
     output = capsys.readouterr().out.replace("\n", " ")
-    assert f"points have arrived, the device is process {course.device.pid}" in output
+    assert f"points have arrived, the device is process {course.device.process.pid}" in output
     assert "missing: the walk stood still" in output
 
 
