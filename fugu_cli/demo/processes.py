@@ -295,6 +295,6 @@ class Site:
 @contextmanager
 def start_site(fleet: str, broker_kind: str, logs: Path) -> Iterator[Site]:
     """Run a broker while the context lasts, and the processes of a fleet that are added; errors as `start_broker`."""
-    with TemporaryDirectory(prefix="fugu-demo-") as folder, ExitStack() as stack:
+    with TemporaryDirectory(prefix="fugu-replay-") as folder, ExitStack() as stack:
         port, name = stack.enter_context(start_broker(broker_kind, logs))
         yield Site(fleet, Path(folder), logs, Broker(port=port, max_backoff=1), name, stack)
