@@ -286,6 +286,7 @@ class ShardReader(Part):
             if self._progress.refresh():
                 self._releasing.stored()
         with suppress(NotKnownError):
-            if (needed_ticks := {} if self._releasing is None else self._releasing.needed()) != self._needed_ticks:
+            needed_ticks = {} if self._releasing is None else self._releasing.needed_ticks()
+            if needed_ticks != self._needed_ticks:
                 self._channel.put_needed(needed_ticks)
                 self._needed_ticks = needed_ticks

@@ -119,7 +119,7 @@ class Alone:
         return recorder
 
     def _needed_ticks(self) -> dict[tuple[str, str], int]:
-        return {} if self._releasing is None else self._releasing.needed()
+        return {} if self._releasing is None else self._releasing.needed_ticks()
 
     def _seal(self, store: Store) -> None:
         """Seal the frames of the journal, before other processes own the devices."""

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from fugu.contract.errors import FuguError, cause
 from fugu.contract.frames import sequence_name
 from fugu.contract.windows import Window
-from fugu.host.database import DatabaseError, is_lost
+from fugu.host.database import AwayError, DatabaseError, is_lost
 from fugu.mqtt import Link
 from gateway.releases.inputs import Question
 from gateway.releases.jobs import Job
@@ -147,8 +147,16 @@ _MOST_LATE_SECONDS = 600.0
 _LOOK_SECONDS = 5.0
 
 
+_FEW_ACCOUNTS = 200
+_LEAST_RATIO = 10
+"""With more than `_FEW_ACCOUNTS` accounts, the least ratio of the time between renewals to the time of one."""
+
+
 class ReleaseSchedule:
     """Makes and publishes the releases that are due; the ledger belongs to the calling thread.
+
+    The ledger's accounts follow the policies of the fleet: they are renewed before the next release. If a policy cannot
+    be accounted for, releases wait.
 
     Counts `releases`, `releases_published`, `releases_refused`, `releases_empty` and `ledger_errors`.
 
@@ -191,20 +199,24 @@ class ReleaseSchedule:
         self._repeats: deque[int] | None = None
         self._in_flight: dict[int, int] = {}
         self.other_topics: frozenset[str] = frozenset()
+        self._to_renew = self._halted = False
+        self._renew_at = 0.0
+        self._charges = releases.maker.catalogue.charges
 
     @property
     def finished(self) -> bool:
         """Tell whether no release is on its way to the broker."""
-        return not self._in_flight
+        return self._halted or not self._in_flight
 
     @property
     def busy(self) -> bool:
-        """Tell whether there may be work to do now."""
-        return (bool(self._due_windows) or self.has_changed) and time.monotonic() >= self._pause_until
+        """Tell whether there may be a release to work on now."""
+        is_paused = self._halted or self._must_renew or time.monotonic() < self._pause_until
+        return not is_paused and (bool(self._due_windows) or self.has_changed)
 
     def next_windows(self) -> dict[str, int]:
         """The first tick of each release's next window, by name; without those that are not known yet."""
-        return dict(self._next_ticks)
+        return {} if self._halted else dict(self._next_ticks)
 
     def connected(self, *, begun_anew: bool) -> None:
         """Note a new connection to the broker; nothing is published before the first, and missing frames may come now.
@@ -236,7 +248,7 @@ class ReleaseSchedule:
     def needed_ticks(self) -> dict[tuple[str, str], int]:
         """The first tick that a release still to be made needs, by device and stream. DatabaseError or LedgerError."""
         firsts: dict[tuple[str, str], int] = {}
-        for job in self._releases.jobs:
+        for job in () if self._halted else self._releases.jobs:
             if job.name not in self._releases.impossible and (first := self._next_window(job)) is not None:
                 for device in job.question.devices:
                     stream = device, job.plan.stream
@@ -244,18 +256,58 @@ class ReleaseSchedule:
         return firsts
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
-        """Note the broker's answer to a message; after a DatabaseError the release is published again at next start."""
+        """Note the broker's answer to a message. Raises DatabaseError if the ledger is lost.
+
+        A release that cannot be marked as published is published again at the next start.
+        """
         entry_number = self._in_flight.pop(message_id, None)
         if entry_number and accepted:
-            self._ledger.mark(entry_number, "published")
-            self._counters["releases_published"] += 1
+            try:
+                self._ledger.mark(entry_number, "published")
+                self._counters["releases_published"] += 1
+            except DatabaseError as error:
+                if is_lost(error):
+                    raise
+                self._counters["ledger_errors"] += 1
 
-    def pump(self, *, idle: bool) -> None:
-        """Publish reserved releases, and make releases that are due, for a short while.
+    def renew(self) -> None:
+        """Let the ledger's accounts be renewed before the next release: new policies may allow less."""
+        self._to_renew = True
 
-        Raises DatabaseError if the ledger or the store is damaged or gone; after other errors of a file it pauses.
+    @property
+    def _must_renew(self) -> bool:
+        return self._to_renew or self._charges != self._releases.maker.catalogue.charges
+
+    def _renew(self) -> None:
+        """Renew the ledger's accounts. Raises DatabaseError if the ledger is lost or its server is away."""
+        charges, start_time = self._releases.maker.catalogue.charges, time.monotonic()
+        try:
+            self._releases.renew()
+        except (FuguError, DatabaseError) as error:
+            if isinstance(error, AwayError) or is_lost(error):
+                raise
+            _log.error("releases wait, because a policy cannot be accounted for: %s", error)
+            self._counters["ledger_errors"] += 1
+            self._halted = True
+        else:
+            if self._halted:
+                _log.warning("releases go on")
+            self._halted = False
+        self._to_renew, self._charges = False, charges
+        now, account_count = time.monotonic(), sum(len(job.question.devices) for job in self._releases.jobs)
+        self._renew_at = now + _LEAST_RATIO * (now - start_time) if account_count > _FEW_ACCOUNTS else now
+
+    def pump(self, *, idle: bool = False) -> None:
+        """Renew the ledger's accounts, or publish reserved releases and make due ones, for a short while.
+
+        Raises DatabaseError if ledger or store is damaged or gone, another process has taken the ledger, or its server
+        is away at a renewal: a later call tries again. After other errors of a file it pauses.
         """
-        if time.monotonic() < self._pause_until:
+        if self._must_renew:
+            if time.monotonic() >= self._renew_at:
+                self._renew()
+            return
+        if self._halted or time.monotonic() < self._pause_until:
             return
         try:
             self._publish()

@@ -120,7 +120,7 @@ def test_a_shard_that_comes_back_unsettles_releases_and_what_they_need_is_said_w
     store, channel, progress, releasing = Mock(), Mock(), Mock(), Mock()
     part = ShardReader(store, channel, progress, releasing)
     progress.note_return.return_value = False
-    releasing.needed.return_value = {("watch", "hr"): 5}
+    releasing.needed_ticks.return_value = {("watch", "hr"): 5}
     part.pump()
     part.pump()
     assert (releasing.wait_again.call_count, releasing.stored.call_count) == (0, 2)
@@ -131,7 +131,7 @@ def test_a_shard_that_comes_back_unsettles_releases_and_what_they_need_is_said_w
     progress.note_return.return_value = False
     part.pump()
     assert releasing.wait_again.call_count == 1
-    releasing.needed.return_value = {}
+    releasing.needed_ticks.return_value = {}
     part.pump()
     channel.put_needed.assert_called_with({})
     for guard in (store, channel):

@@ -24,10 +24,10 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import FleetPolicies
 from gateway.fleet.entries import PolicyReport
 from gateway.fleet.registry import Registry
-from gateway.loop import release_part
 from gateway.loop.release_part import Releasing
 from gateway.parts import Message
 from gateway.parts.describe import Describing
+from gateway.releases import schedule
 from gateway.releases.ledger import Ledger
 from gateway.store.journal import Heard, Received
 from gateway.store.store import Store
@@ -332,8 +332,8 @@ def test_many_accounts_follow_policies_a_tenth_of_the_time_at_most(
     parts = Parts(tmp_path)
     now = [1000.0]
     renewed: list[float] = []
-    monkeypatch.setattr(release_part, "_FEW_ACCOUNTS", 0)
-    monkeypatch.setattr(release_part, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(schedule, "_FEW_ACCOUNTS", 0)
+    monkeypatch.setattr(schedule, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def renew(*_: object, **__: object) -> None:
         renewed.append(now[0])
@@ -383,7 +383,7 @@ def test_a_release_that_can_never_be_made_is_said_at_once_and_the_others_are_mad
     work(parts.part)
     assert {entry.name for entry in parts.ledger.entries()} == {"made"}
     assert (parts.counters["releases_refused"], parts.noted.notes) == (0, [])
-    assert all(device != "watch" or first > 0 for (device, _), first in parts.part.needed().items())
+    assert all(device != "watch" or first > 0 for (device, _), first in parts.part.needed_ticks().items())
 
 
 def test_a_window_that_is_refused_is_noted_with_its_release_and_the_reason(tmp_path: Path) -> None:
