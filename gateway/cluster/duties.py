@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from fugu.contract.errors import FuguError, UsageError
-from fugu.contract.frames import sequence_name
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from gateway.cluster.shard_watch import ShardChannel, ShardWatch, channel_of
@@ -160,9 +159,8 @@ class FleetProgress(StoreProgress):
         """Return a question's devices. Read first which ticks they have accounted for, once after each `refresh`."""
         start_time = time.monotonic()
         devices_by_name = defaultdict[str, list[str]](list)
-        symbol_streams = [(device, question.stream) for device in question.devices if device not in question.silent]
-        windows = [(device, sequence_name(question.stream, window.name)) for device, window in question.windows.items()]
-        for device, name in (*symbol_streams, *windows):
+        sequences = [(device, name) for device in question.devices for name, _ in question.sequences(device)]
+        for device, name in sequences:
             if (device, name) not in self._accounts:
                 devices_by_name[name].append(device)
         for name, devices in devices_by_name.items():

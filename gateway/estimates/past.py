@@ -73,15 +73,10 @@ class Past:
         self._catalogue = catalogue
         self._lag = lag
         self.bank = Bank()
-        self._indices: dict[tuple[str, str, int], int] = {}
 
     def model(self, device: str, stream: str, version: int) -> int:
         """Return the index of the model of a policy version."""
-        key = (device, stream, version)
-        if (index := self._indices.get(key)) is None:
-            model = self._catalogue.recall(device, stream, version, SymbolModel)
-            index = self._indices[key] = self.bank.index(model.numbers)
-        return index
+        return self.bank.index(self._catalogue.recall(device, stream, version, SymbolModel).numbers)
 
     def models(self, sequences: Sequence[Place], columns: Columns, slots: Ints) -> Ints:
         """Return (n,) the index of each row's model; `slots` (n,) are the rows' places in `sequences`."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import attrgetter
@@ -144,54 +144,166 @@ _WIDTH_TOLERANCE = 1e-6
 far more."""
 
 
-class _QuestionText(NamedTuple):
-    text: bytes
-    question: Question
+_Members = dict[int, dict[str, tuple[int, int]]]
+"""By group and device: the charge of every tick, and the device's shift."""
+
+
+def _read_members(rows: LedgerRows) -> _Members:
+    members: _Members = defaultdict(dict)
+    for group, device, units, shift in rows.members():
+        members[group][device] = units, shift
+    return members
 
 
 def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
     """Contradictions between releases and the sums in the ledger, a line each; without policies fewer are found."""
-    questions, tables, problems = _documents(rows)
-    members: dict[int, dict[str, int]] = defaultdict(dict)
-    for group, device, units, _ in rows.members():
-        members[group][device] = units
-    promises = _promises(rows)
-    problems += [f"audience {name}: was promised different things" for name in promises if len(promises[name]) > 1]
-    forgotten = dict(map(tuple, rows.forgotten_devices()))
-    noise_totals: dict[Fraction, tuple[int, int]] = {}
+    contents, members = _Contents(rows, policies), _read_members(rows)
     for entry in rows.entries():
-        charges = members[entry["in_group"]]
-        frame, entry_problem = _frame(entry, charges)
-        if frame is not None:
-            document = questions.get(entry["question"])
-            is_erased = any(entry["number"] <= forgotten.get(device, 0) for device in charges)
-            audience = entry["audience"]
-            period, stated_promise = _period(frame), (frame.epsilon, frame.adversary, frame.stretch_ticks)
-            if audience != SITE and stated_promise not in [
-                (*promise[:2], promise.ticks(period)) for promise in promises[audience]
-            ]:
-                entry_problem = "its release states another promise than its audience has"
-            elif document is None:
-                entry_problem = "its question is missing"
-            elif problem := _question_problem(frame, charges, document.question):
-                entry_problem = problem
-            elif not (is_erased and entry["inputs"] == entry["inputs_digest"] == ""):
-                try:
-                    entry_problem = _answer_problem(entry, frame, charges, document, tables, noise_totals, policies)
-                except _READ_ERRORS as error:
-                    entry_problem = f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"
-        problems += [f"entry {entry['number']}: {entry_problem}"] if entry_problem else []
-    return problems + noise_problems(noise_totals)
+        charges = {device: units for device, (units, _) in members[entry["in_group"]].items()}
+        if problem := contents.entry_problem(entry, charges):
+            contents.problems.append(f"entry {entry['number']}: {problem}")
+    return contents.problems + noise_problems(contents.noise_totals)
 
 
-def _promises(rows: LedgerRows) -> dict[str, set[Promise]]:
-    """The promises that each audience was given; a sound ledger has one each."""
-    audiences = {account: audience for account, _, _, audience, *_ in rows.accounts()}
-    promises: dict[str, set[Promise]] = defaultdict(set)
-    for _, account, _, _, _, epsilon, adversary, seconds, *_ in rows.allowances():
-        if account in audiences:
-            promises[audiences[account]].add(Promise(epsilon, adversary, seconds))
-    return promises
+class _Contents:
+    """The documents of a ledger, its promises and its forgotten devices, with which releases are compared.
+
+    Attributes:
+        problems: lines about documents and promises.
+        noise_totals: by scale, how many numbers of the releases so far got noise, and its total absolute size.
+    """
+
+    def __init__(self, rows: LedgerRows, policies: TrustedPolicies) -> None:
+        self._policies = policies
+        self._questions: dict[int, tuple[bytes, Question]] = {}
+        self._tables: dict[str, NoiseTable] = {}
+        self._promises: dict[str, set[Promise]] = defaultdict(set)
+        self._forgotten = dict(map(tuple, rows.forgotten_devices()))
+        self.problems: list[str] = []
+        self.noise_totals: dict[Fraction, tuple[int, int]] = {}
+        for document_number, stated_digest, document_text in rows.documents():
+            document = document_text.encode()
+            try:
+                if "rows" in json.loads(document):
+                    self._tables[stated_digest] = table_of(document)
+                else:
+                    self._questions[document_number] = document, Question.read(document)
+            except _READ_ERRORS:
+                self.problems.append(f"document {document_number}: is neither a question nor a noise table")
+            if digest(document) != stated_digest:
+                self.problems.append(f"document {document_number}: was changed")
+        audiences = {account: audience for account, _, _, audience, *_ in rows.accounts()}
+        for _, account, _, _, _, epsilon, adversary, seconds, *_ in rows.allowances():
+            if account in audiences:
+                self._promises[audiences[account]].add(Promise(epsilon, adversary, seconds))
+        for audience, promises in self._promises.items():
+            if len(promises) > 1:
+                self.problems.append(f"audience {audience}: was promised different things")
+
+    def entry_problem(self, entry: Mapping[str, Any], charges: Mapping[str, int]) -> str:
+        """The reason why a release is not that of its entry, its question, its sums and its noise, or ''.
+
+        `charges` has the charge of every tick by device.
+        """
+        audience, payload = entry["audience"], entry["payload"]
+        if not charges or not payload:
+            return "has no release" if charges else ""
+        try:
+            frame = ReleaseFrame.decode(payload)
+        except FrameError as error:
+            return f"holds no release: {error}"
+        if problem := _frame_problem(entry, frame, charges):
+            return problem
+        stated_promise = frame.epsilon, frame.adversary, frame.stretch_ticks
+        promises = ((*promise[:2], promise.ticks(_period(frame))) for promise in self._promises[audience])
+        if audience != SITE and stated_promise not in promises:
+            return "its release states another promise than its audience has"
+        if entry["question"] not in self._questions:
+            return "its question is missing"
+        question_text, question = self._questions[entry["question"]]
+        if problem := _question_problem(frame, charges, question):
+            return problem
+        is_erased = any(entry["number"] <= self._forgotten.get(device, 0) for device in charges)
+        if is_erased and entry["inputs"] == entry["inputs_digest"] == "":
+            return ""
+        try:
+            if inputs_digest(question_text, frame.first, entry["inputs"].encode()) != entry["inputs_digest"]:
+                return "what it was computed from was changed"
+            noisy = NoisyInputs.read(json.loads(entry["inputs"]), self._tables)
+            return (
+                self._answer_problem(frame, question, noisy)
+                or self._basis_problem(entry, charges, question)
+                or self._charge_problem(entry, charges, noisy)
+            )
+        except _READ_ERRORS as error:
+            return f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"
+
+    def _answer_problem(self, frame: ReleaseFrame, question: Question, noisy: NoisyInputs) -> str:
+        """The reason why a release does not follow from its sums and noise, or ''; if '', adds to `noise_totals`.
+
+        Raises one of `_READ_ERRORS` if the question and the sums do not fit together.
+        """
+        estimates, ticks = noisy.answer(question.query, question.confidence)
+        width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
+        estimate_names = ("value", "standard error", "interval", "interval")
+        frame_columns = (frame.values, frame.standard_errors, frame.low, frame.high)
+        for estimate_name, stated_values, values in zip(estimate_names, frame_columns, estimates, strict=True):
+            if len(stated_values) != len(values) or not max(abs(values - stated_values)) <= _WIDTH_TOLERANCE * width:
+                return f"its {estimate_name} is not that of its sums and noise"
+        if ticks != frame.observed:
+            return f"is about {frame.observed} ticks, and its sums are about {ticks}"
+        if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
+            return "its noise is not of the scale that its sums have"
+        for sums, counts in zip(noisy.inputs.tallies, noisy.counts, strict=True):
+            count, size = self.noise_totals.get(noisy.own_scale, (0, 0))
+            noise_size = int(abs(counts.counts - sums.counts).sum())
+            self.noise_totals[noisy.own_scale] = count + sums.counts.size, size + noise_size
+        return ""
+
+    def _basis_problem(self, entry: Mapping[str, Any], charges: Mapping[str, int], question: Question) -> str:
+        """The reason why the Wasserstein mechanism's noise is not for tables and classes of trusted policies, or ''."""
+        if entry["mechanism"] != "wasserstein" or not self._policies:
+            return ""
+        basis = WholeWindow.model_validate_json(entry["basis"])
+        for device in charges:
+            makers = self._policies.makers((device, entry["stream"]), entry["inputs"], charges[device])
+            needed_rules = [
+                (counted_symbols(classes, policy.table, question.query.states, ()).hits, classes)
+                for policy in makers
+                if policy.table is not None
+                for classes in [question.classes([policy])]
+            ]
+            rules = {(symbol.hits, chain) for symbol in basis.symbols for chain in symbol.chains}
+            if not any({(hits, chain) for chain in classes} <= rules for hits, classes in needed_rules):
+                return f"its noise is not for the table and the class of chains of {device}"
+        return ""
+
+    def _charge_problem(self, entry: Mapping[str, Any], charges: Mapping[str, int], noisy: NoisyInputs) -> str:
+        """The reason why the charges are not those of the noise, or ''.
+
+        Charges of mechanisms that do not compose are checked by `noise_problem`.
+        """
+        if entry["audience"] == SITE or entry["mechanism"] in ALONE:
+            return ""
+        spread = float_up(sensitivity(noisy.inputs.tallies) / noisy.own_scale)
+        dues = {tally.table: units_above(charge(tally.table, spread)) for tally in noisy.counts}
+        for device, units in charges.items():
+            if not units:
+                continue
+            stream = device, entry["stream"]
+            own_dues = {due for table, due in dues.items() if not self._policies or self._policies.has(stream, table)}
+            # The replay reports an empty set.
+            if own_dues and all(abs(units - due) > due * TOLERANCE for due in own_dues):
+                return f"{device} is charged {nats(units):.12g}, and its noise {nats(max(own_dues)):.12g}"
+        length = entry["last"] - entry["first"] + 1
+        for due in set(dues.values()):
+            ticks = sum(tally.ticks for tally in noisy.counts if dues[tally.table] >= due)
+            payers = sum(units >= due * (1 - TOLERANCE) for units in charges.values())
+            if ticks > length * payers:
+                return (
+                    f"sums {ticks} ticks that cost {nats(due):.12g} or more, and {payers} devices are charged as much"
+                )
+        return ""
 
 
 def _period(frame: ReleaseFrame) -> int:
@@ -199,102 +311,15 @@ def _period(frame: ReleaseFrame) -> int:
     return max((unix_us(frame.time) - unix_us(frame.since)) // frame.length, 1)
 
 
-def _documents(rows: LedgerRows) -> tuple[dict[int, _QuestionText], dict[str, NoiseTable], list[str]]:
-    """Read the documents: questions by number, noise tables by digest, and problems, a line each."""
-    questions: dict[int, _QuestionText] = {}
-    tables: dict[str, NoiseTable] = {}
-    problems = []
-    for document_number, stated_digest, document_text in rows.documents():
-        document = document_text.encode()
-        try:
-            if "rows" in json.loads(document):
-                tables[stated_digest] = table_of(document)
-            else:
-                questions[document_number] = _QuestionText(document, Question.read(document))
-        except _READ_ERRORS:
-            problems.append(f"document {document_number}: is neither a question nor a noise table")
-        if digest(document) != stated_digest:
-            problems.append(f"document {document_number}: was changed")
-    return questions, tables, problems
-
-
-def _frame(entry: Mapping[str, Any], charges: Mapping[str, int]) -> tuple[ReleaseFrame | None, str]:
-    """Decode an entry's release. Return `None` and a problem if it is not the release that the entry's columns name."""
-    number, payload = entry["number"], entry["payload"]
-    if not charges or not payload:
-        return None, "has no release" if charges else ""
-    try:
-        frame = ReleaseFrame.decode(payload)
-    except FrameError as error:
-        return None, f"holds no release: {error}"
+def _frame_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charges: Mapping[str, int]) -> str:
+    """The reason why a release is not the one that an entry's columns and charges name, or ''."""
     columns = ("name", "audience", "stream", "first", "last", "mechanism", "noise", "scale")
-    if (
-        any(getattr(frame, column) != entry[column] for column in columns)
-        or frame.entry != number
-        or frame.devices != len(charges)
-    ):
-        return None, "holds another release"
+    has_columns = all(getattr(frame, column) == entry[column] for column in columns)
+    if not has_columns or frame.entry != entry["number"] or frame.devices != len(charges):
+        return "holds another release"
     if frame.charge != nats(max(charges.values())):
-        return None, "its release states another charge"
-    if problem := noise_problem(entry, frame, max(charges.values())):
-        return None, problem
-    return frame, ""
-
-
-def _answer_problem(
-    entry: Mapping[str, Any],
-    frame: ReleaseFrame,
-    charges: Mapping[str, int],
-    document: _QuestionText,
-    tables: Mapping[str, NoiseTable],
-    noise_totals: dict[Fraction, tuple[int, int]],
-    policies: TrustedPolicies,
-) -> str:
-    """The reason why a release does not follow from its sums and noise, or ''.
-
-    Adds to `noise_totals`, by scale, how many numbers got noise and the noise's total absolute size. Raises one of
-    `_READ_ERRORS` if the entry, the question or the tables do not fit together.
-    """
-    question, inputs = document.question, entry["inputs"].encode()
-    if inputs_digest(document.text, frame.first, inputs) != entry["inputs_digest"]:
-        return "what it was computed from was changed"
-    noisy = NoisyInputs.read(json.loads(inputs), tables)
-    estimates, ticks = noisy.answer(question.query, question.confidence)
-    width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
-    estimate_names = ("value", "standard error", "interval", "interval")
-    frame_columns = (frame.values, frame.standard_errors, frame.low, frame.high)
-    for estimate_name, stated_values, values in zip(estimate_names, frame_columns, estimates, strict=True):
-        if len(stated_values) != len(values) or not max(abs(values - stated_values)) <= _WIDTH_TOLERANCE * width:
-            return f"its {estimate_name} is not that of its sums and noise"
-    if ticks != frame.observed:
-        return f"is about {frame.observed} ticks, and its sums are about {ticks}"
-    if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
-        return "its noise is not of the scale that its sums have"
-    for sums, counts in zip(noisy.inputs.tallies, noisy.counts, strict=True):
-        count, size = noise_totals.get(noisy.own_scale, (0, 0))
-        noise_totals[noisy.own_scale] = count + sums.counts.size, size + int(abs(counts.counts - sums.counts).sum())
-    return _basis_problem(entry, charges, question, policies) or _charge_problem(entry, charges, noisy, policies)
-
-
-def _basis_problem(
-    entry: Mapping[str, Any], charges: Mapping[str, int], question: Question, policies: TrustedPolicies
-) -> str:
-    """The reason why the Wasserstein mechanism's noise is not for the tables and classes of trusted policies, or ''."""
-    if entry["mechanism"] != "wasserstein" or not policies:
-        return ""
-    basis = WholeWindow.model_validate_json(entry["basis"])
-    for device in charges:
-        makers = policies.makers((device, entry["stream"]), entry["inputs"], charges[device])
-        needed_rules = [
-            (counted_symbols(classes, policy.table, question.query.states, ()).hits, classes)
-            for policy in makers
-            if policy.table is not None
-            for classes in [question.classes([policy])]
-        ]
-        rules = {(symbol.hits, chain) for symbol in basis.symbols for chain in symbol.chains}
-        if not any({(hits, chain) for chain in classes} <= rules for hits, classes in needed_rules):
-            return f"its noise is not for the table and the class of chains of {device}"
-    return ""
+        return "its release states another charge"
+    return noise_problem(entry, frame, max(charges.values()))
 
 
 def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question: Question) -> str:
@@ -307,36 +332,6 @@ def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question:
     if unasked_devices := charges.keys() - set(question.devices):
         return f"is about {min(unasked_devices)}, which was not asked for"
     return ""
-
-
-def _charge_problem(
-    entry: Mapping[str, Any], charges: Mapping[str, int], noisy: NoisyInputs, policies: TrustedPolicies
-) -> str:
-    """The reason why the charges are not those of the noise, or ''.
-
-    Charges of mechanisms that do not compose are checked by `noise_problem`.
-    """
-    if entry["audience"] == SITE or entry["mechanism"] in ALONE:
-        return ""
-    spread = float_up(sensitivity(noisy.inputs.tallies) / noisy.own_scale)
-    dues = {tally.table: units_above(charge(tally.table, spread)) for tally in noisy.counts}
-    for device, units in charges.items():
-        if not units:
-            continue
-        stream = device, entry["stream"]
-        own_dues = {due for table, due in dues.items() if not policies or policies.has(stream, table)}
-        if own_dues and all(abs(units - due) > due * TOLERANCE for due in own_dues):  # the replay reports an empty set
-            return f"{device} is charged {nats(units):.12g}, and its noise {nats(max(own_dues)):.12g}"
-    length = entry["last"] - entry["first"] + 1
-    for due in set(dues.values()):
-        ticks = sum(tally.ticks for tally in noisy.counts if dues[tally.table] >= due)
-        payers = sum(units >= due * (1 - TOLERANCE) for units in charges.values())
-        if ticks > length * payers:
-            return f"sums {ticks} ticks that cost {nats(due):.12g} or more, and {payers} devices are charged as much"
-    return ""
-
-
-_Row = tuple[Any, ...]
 
 
 class Disclosure(NamedTuple):
@@ -448,86 +443,143 @@ def verify(
 
 def replay_ledger(rows: LedgerRows, payloads: Mapping[int, bytes], policies: TrustedPolicies) -> Audit:
     """Audit accounts, charges and allowances only: nothing is computed from sums and noise."""
-    accounts = {row[0]: _Account(AccountKey(*row[1:4]), row[6]) for row in rows.accounts()}
-    problems = _replay(rows, accounts, policies)
-    problems += _compare_accounts(rows, accounts)
+    replay = _Replay(rows, policies)
+    for expected_number, entry in enumerate(rows.entries(), start=1):
+        replay.take(entry, expected_number)
+    replay.compare(rows)
     for entry_number, payload in payloads.items():
         if rows.payload(entry_number) != payload:
-            problems.append(f"entry {entry_number}: is not what was published")
-    histories = tuple(version for account in accounts.values() for version in account.history())
-    return Audit(rows.entry_count(), len(accounts), tuple(problems), histories)
+            replay.problems.append(f"entry {entry_number}: is not what was published")
+    histories = tuple(version for account in replay.accounts.values() for version in account.history())
+    return Audit(rows.entry_count(), len(replay.accounts), tuple(replay.problems), histories)
 
 
-def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPolicies) -> list[str]:
-    """Apply all changes and entries to `accounts`, in their order. Return problems, a line each."""
-    problems: list[str] = []
-    changes: dict[int, list[_Row]] = defaultdict(list)
-    for after_entry, *change in rows.allowances():
-        changes[after_entry].append(tuple(change))
-    by_key = {account.key: account for account in accounts.values()}
-    members: dict[int, dict[str, int]] = defaultdict(dict)
-    shifts: dict[tuple[int, str], int] = {}
-    for group, device, member_charge, shift in rows.members():
-        members[group][device] = member_charge
-        shifts[group, device] = shift
-    outlived: dict[Stream, list[tuple[int, ReleaseClass, int]]] = defaultdict(list)
-    for device, stream, chains, period_us, after_entry in rows.outlived_classes():
-        outlived[device, stream] += [(after_entry, chain, period_us) for chain in readable_classes(chains)]
-    together = _StreamsTogether(rows, accounts.values())
-    together.change(0)
-    problems += _apply_changes(accounts, changes.pop(0, []), policies, 0)
-    for expected_number, entry in enumerate(rows.entries(), start=1):
-        number, audience, stream = (entry[column] for column in ("number", "audience", "stream"))
-        exclusive = entry["exclusive"]
-        if number != expected_number and not problems:
-            problems.append(f"entry {expected_number}: is missing")
-        charges = members[entry["in_group"]]
-        problems += [] if charges else [f"entry {number}: has no devices"]
-        if problem := uncharged_problem(audience, entry["topic"], charges.values(), entry["noise"]):
-            problems.append(f"entry {number}: {problem}")
-        for device, units in charges.items():
-            shift = shifts[entry["in_group"], device]
-            first, last = entry["first"] + shift, entry["last"] + shift
-            if units == 0:
-                problems += [] if entry["reason"] else [f"entry {number}: charges nothing and does not say why"]
-            if units == 0 and audience == SITE:
+class _Replay:
+    """The accounts of a ledger, by number, at the entry that the replay has reached, and problems, a line each."""
+
+    def __init__(self, rows: LedgerRows, policies: TrustedPolicies) -> None:
+        self.accounts = {row[0]: _Account(AccountKey(*row[1:4]), row[6]) for row in rows.accounts()}
+        self.problems: list[str] = []
+        self._policies = policies
+        self._by_key = {account.key: account for account in self.accounts.values()}
+        self._members = _read_members(rows)
+        self._group_names: dict[Stream, str] = {}
+        self._group_changes: dict[int, dict[Stream, str]] = defaultdict(dict)
+        for after_entry, device, stream, group_name in rows.group_changes():
+            self._group_changes[after_entry][device, stream] = group_name
+        self._allowances: dict[int, list[list[Any]]] = defaultdict(list)
+        for after_entry, *allowance in rows.allowances():
+            self._allowances[after_entry].append(allowance)
+        self._outlived: dict[Stream, list[tuple[int, ReleaseClass, int]]] = defaultdict(list)
+        for device, stream, chains, period_us, after_entry in rows.outlived_classes():
+            self._outlived[device, stream] += [(after_entry, chain, period_us) for chain in readable_classes(chains)]
+        self._change(0)
+
+    def take(self, entry: Mapping[str, Any], expected_number: int) -> None:
+        """Charge the next entry, and apply the changes that were recorded after it."""
+        number = entry["number"]
+        if number != expected_number and not self.problems:
+            self.problems.append(f"entry {expected_number}: is missing")
+        self.problems += [f"entry {number}: {problem}" for problem in self._entry_problems(entry)]
+        self._change(number)
+
+    def _entry_problems(self, entry: Mapping[str, Any]) -> Iterator[str]:
+        """Charge the devices of an entry. Yield its problems."""
+        members = self._members[entry["in_group"]]
+        if not members:
+            yield "has no devices"
+        charges = [units for units, _ in members.values()]
+        if problem := uncharged_problem(entry["audience"], entry["topic"], charges, entry["noise"]):
+            yield problem
+        for device, (units, shift) in members.items():
+            if units == 0 and not entry["reason"]:
+                yield "charges nothing and does not say why"
+            if units == 0 and entry["audience"] == SITE:
                 continue
-            account = by_key.get(AccountKey(device, stream, audience))
-            if account is None:
-                problems.append(f"entry {number}: {device}/{stream}, audience {audience}: has no account")
+            key = AccountKey(device, entry["stream"], entry["audience"])
+            if key not in self._by_key:
+                yield f"{key}: has no account"
                 continue
-            if account.mechanism != entry["mechanism"]:
-                problems.append(f"entry {number}: {account.key}: is charged by another mechanism than its account")
-            member_accounts = (account, *together.other_accounts(account.key))
-            if not account.named <= {member.key[:2] for member in member_accounts} | together.members(account.key):
-                problems.append(f"entry {number}: {account.key}: is not charged with {together_name(account.named)}")
-            if any(member.exclusive for member in member_accounts) or (
-                exclusive and (account.base or any(member.runs for member in member_accounts))
-            ):
-                problems.append(f"entry {number}: {account.key}: does not compose with another release")
-            if units:
-                near_runs = account.slice_near(first, last + 1)
-                account.runs[near_runs] = summed([*account.runs[near_runs], ChargedTicks(first, last, units)])
-            elif not account.base:
-                problems.append(f"entry {number}: {account.key}: its device releases no windows")
-            account.exclusive = number if exclusive else account.exclusive
-            account.shifted |= units > 0 and shift != 0
-            account.together |= len(member_accounts) > 1
-            runs = [run for member in member_accounts for run in _charges_at(member, first, last, shift, device)]
-            tick_charge = peak(runs) + account.base
-            account.disclose(tick_charge, runs, first, last)
-            if problem := _period_problem(account, entry["payload"]):
-                problems.append(f"entry {number}: {account.key}: {problem}")
-            for member in together.members(account.key) if outlived else ():
-                account.hold_to((chain, period) for after, chain, period in outlived.get(member, ()) if number > after)
-            if policies and (problem := _maker_problem(account, policies, entry["inputs"], units)):
-                problems.append(f"entry {number}: {account.key}: {problem}")
-            if tick_charge > account.allowance:
-                excess = f"{nats(tick_charge):.12g} of {nats(account.allowance):.12g} allowed"
-                problems.append(f"entry {number}: {account.key}: ticks {first}..{last} reached {excess}")
-        together.change(number)
-        problems += _apply_changes(accounts, changes.pop(number, []), policies, number)
-    return problems
+            yield from (f"{key}: {problem}" for problem in self._charge(self._by_key[key], entry, units, shift))
+
+    def _charge(self, account: _Account, entry: Mapping[str, Any], units: int, shift: int) -> Iterator[str]:
+        """Charge an account for an entry; `shift` is how far the device's tick numbers are ahead. Yield problems."""
+        first, last, number = entry["first"] + shift, entry["last"] + shift, entry["number"]
+        streams = self._streams_with(account.key)
+        keys = (AccountKey(*stream, account.key.audience) for stream in sorted(streams - {account.key[:2]}))
+        accounts = [account, *(self._by_key[key] for key in keys if key in self._by_key)]
+        if account.mechanism != entry["mechanism"]:
+            yield "is charged by another mechanism than its account"
+        if not account.named <= streams:
+            yield f"is not charged with {together_name(account.named)}"
+        if any(member.exclusive for member in accounts) or (
+            entry["exclusive"] and (account.base or any(member.runs for member in accounts))
+        ):
+            yield "does not compose with another release"
+        if units:
+            near_runs = account.slice_near(first, last + 1)
+            account.runs[near_runs] = summed([*account.runs[near_runs], ChargedTicks(first, last, units)])
+        elif not account.base:
+            yield "its device releases no windows"
+        account.exclusive = number if entry["exclusive"] else account.exclusive
+        account.shifted |= units > 0 and shift != 0
+        account.together |= len(accounts) > 1
+        runs = [run for member in accounts for run in _charges_at(member, first, last, shift, account.key.device)]
+        tick_charge = peak(runs) + account.base
+        account.disclose(tick_charge, runs, first, last)
+        if problem := _period_problem(account, entry["payload"]):
+            yield problem
+        outlived = [outlived for stream in streams for outlived in self._outlived.get(stream, ())]
+        account.hold_to((chain, period) for after, chain, period in outlived if number > after)
+        if self._policies and (problem := _maker_problem(account, self._policies, entry["inputs"], units)):
+            yield problem
+        if tick_charge > account.allowance:
+            excess = f"{nats(tick_charge):.12g} of {nats(account.allowance):.12g} allowed"
+            yield f"ticks {first}..{last} reached {excess}"
+
+    def _streams_with(self, key: AccountKey) -> set[Stream]:
+        """The streams that share charges with a key's stream, and that stream itself."""
+        group_name = self._group_names.get(key[:2])
+        return {key[:2]} | {stream for stream, other_name in self._group_names.items() if other_name == group_name}
+
+    def _change(self, entry_number: int) -> None:
+        """Apply the changes of groups and of allowances that were recorded after an entry."""
+        self._group_names |= self._group_changes.pop(entry_number, {})
+        allowances = self._allowances.pop(entry_number, [])
+        for account_number, allowance, base, mechanism, epsilon, adversary, seconds, period_us, chains in allowances:
+            if (account := self.accounts.get(account_number)) is None:
+                continue
+            account.allowance, account.base = allowance, base
+            account.named = charged_streams(chains, account.key.device)
+            promise = Promise(epsilon, adversary, seconds)
+            account.disclosures.append(
+                Disclosure(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), after=entry_number)
+            )
+            problem = allowance_problem(allowance, mechanism, promise, period_us, chains)
+            if mechanism != account.mechanism:
+                problem = f"its mechanism was {mechanism} and is {account.mechanism}"
+            self.problems += [f"{account.key}: {problem}"] if problem else []
+            written_classes = {chain for chain in readable_classes(chains) if not isinstance(chain, ListedChains)}
+            if self._policies and written_classes - self._policies.classes({account.key[:2], *account.named}):
+                self.problems.append(
+                    f"{account.key}: its allowance is for a class of chains of no policy that was given"
+                )
+
+    def compare(self, rows: LedgerRows) -> None:
+        """Compare the ledger's accounts and charges with the replayed ones."""
+        stored_runs: dict[int, list[ChargedTicks]] = defaultdict(list)
+        for account_number, *run in rows.runs():
+            stored_runs[account_number].append(ChargedTicks(*run))
+        for account_number, *_, allowance, base, _, exclusive, shifted in rows.accounts():
+            account = self.accounts[account_number]
+            contradictions = {
+                "its charges are not those of its entries": stored_runs.pop(account_number, []) != account.runs,
+                "its allowance is not the last one recorded": (allowance, base) != (account.allowance, account.base),
+                "whether its device's clock was set is not what its entries say": bool(shifted) != account.shifted,
+                "its exclusive release is not that of its entries": exclusive != account.exclusive,
+            }
+            self.problems += [f"{account.key}: {problem}" for problem, is_wrong in contradictions.items() if is_wrong]
+        self.problems += [f"account {account_number}: has charges and does not exist" for account_number in stored_runs]
 
 
 def _period_problem(account: _Account, payload: bytes) -> str:
@@ -562,70 +614,3 @@ def _charges_at(account: _Account, first: int, last: int, shift: int, device: st
     if account.key.device == device:
         return clip(account.runs[account.slice_near(first, last)], first, last)
     return charges_beside(account.runs, first, last, None if account.shifted else shift)
-
-
-class _StreamsTogether:
-    """Streams that share their charges, at the entry that the replay has reached."""
-
-    def __init__(self, rows: LedgerRows, accounts: Iterable[_Account]) -> None:
-        self._changes: dict[int, list[tuple[Stream, str]]] = defaultdict(list)
-        for after_entry, device, stream, group_name in rows.group_changes():
-            self._changes[after_entry].append(((device, stream), group_name))
-        self._group_names: dict[Stream, str] = {}
-        self._accounts = {account.key: account for account in accounts}
-
-    def change(self, entry_number: int) -> None:
-        """Apply the changes recorded after an entry."""
-        self._group_names |= dict(self._changes.pop(entry_number, []))
-
-    def members(self, key: AccountKey) -> set[Stream]:
-        """The streams that share charges with a key's stream, and that stream itself."""
-        group_name = self._group_names.get(key[:2])
-        return {key[:2]} | {stream for stream, other_name in self._group_names.items() if other_name == group_name}
-
-    def other_accounts(self, key: AccountKey) -> list[_Account]:
-        """The accounts of the streams that share charges with a key's stream, without the key's own."""
-        other_keys = [AccountKey(*stream, key.audience) for stream in sorted(self.members(key) - {key[:2]})]
-        return [self._accounts[key] for key in other_keys if key in self._accounts]
-
-
-def _apply_changes(
-    accounts: dict[int, _Account], changes: list[_Row], policies: TrustedPolicies, entry: int
-) -> list[str]:
-    """Apply the changes of allowances that were recorded after an entry. Return problems, a line each."""
-    problems = []
-    for account_number, allowance, base, mechanism, epsilon, adversary, seconds, period_us, chains in changes:
-        if account_number in accounts:
-            account = accounts[account_number]
-            account.allowance, account.base = allowance, base
-            promise = Promise(epsilon, adversary, seconds)
-            problem = allowance_problem(allowance, mechanism, promise, period_us, chains)
-            account.named = charged_streams(chains, account.key.device)
-            version = Disclosure(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), after=entry)
-            account.disclosures.append(version)
-            if mechanism != account.mechanism:
-                problem = f"its mechanism was {mechanism} and is {account.mechanism}"
-            problems += [f"{account.key}: {problem}"] if problem else []
-            written_classes = {chain for chain in readable_classes(chains) if not isinstance(chain, ListedChains)}
-            if policies and written_classes - policies.classes({account.key[:2], *account.named}):
-                problems.append(f"{account.key}: its allowance is for a class of chains of no policy that was given")
-    return problems
-
-
-def _compare_accounts(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
-    """Compare the ledger's accounts and charges with the replayed ones. Return problems, a line each."""
-    problems = []
-    stored_runs: dict[int, list[ChargedTicks]] = defaultdict(list)
-    for account_number, *run in rows.runs():
-        stored_runs[account_number].append(ChargedTicks(*run))
-    for account_number, *_, allowance, base, _, exclusive, shifted in rows.accounts():
-        account = accounts[account_number]
-        if stored_runs.pop(account_number, []) != account.runs:
-            problems.append(f"{account.key}: its charges are not those of its entries")
-        if (allowance, base) != (account.allowance, account.base):
-            problems.append(f"{account.key}: its allowance is not the last one recorded")
-        if bool(shifted) != account.shifted:
-            problems.append(f"{account.key}: whether its device's clock was set is not what its entries say")
-        if exclusive != account.exclusive:
-            problems.append(f"{account.key}: its exclusive release is not that of its entries")
-    return problems + [f"account {account_number}: has charges and does not exist" for account_number in stored_runs]

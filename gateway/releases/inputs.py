@@ -27,6 +27,7 @@ from pydantic import TypeAdapter
 from fugu.chains.arrays import Floats
 from fugu.contract.class_of_chains import Rows
 from fugu.contract.errors import FuguError
+from fugu.contract.frames import sequence_name
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import Noise
@@ -83,6 +84,15 @@ class Question:
     windows: Mapping[str, Window]
     silent: frozenset[str]
     chains: tuple[Rows, ...] = ()
+
+    def sequences(self, device: str) -> list[tuple[str, Window | None]]:
+        """A device's sequences that may answer: first its symbols, with `None`, then its windows, with their window."""
+        window, sequences = self.windows.get(device), list[tuple[str, Window | None]]()
+        if device not in self.silent:
+            sequences.append((self.stream, None))
+        if window is not None:
+            sequences.append((sequence_name(self.stream, window.name), window))
+        return sequences
 
     def classes(self, policies: Iterable[Policy]) -> tuple[ReleaseClass, ...]:
         """The classes of chains for streams with these policies; raises as `classes_of_release` does."""

@@ -259,9 +259,7 @@ class Ledger:
         return books
 
     def _class_id(self, classes: tuple[ReleaseClass, ...]) -> int:
-        """The id of the row with these classes of chains, which is inserted if it is new."""
-        chains = json.dumps([chain.model_dump(mode="json") for chain in classes])
-        return self._find_id("classes", "chains", chains) or self._insert("classes", "chains", chains)
+        return self._id_of("classes", "chains", json.dumps([chain.model_dump(mode="json") for chain in classes]))
 
     def _refuse_other_promise(self, audience: str, promise: Promise) -> None:
         """Raise LedgerError if an audience was given another promise before."""
@@ -300,8 +298,10 @@ class Ledger:
             group = self._admit(release)
             entry_number = self.newest_entry + 1
             content = make_content(entry_number)
-            for table in content.tables:
-                self._document_id(table)
+            document_ids = [
+                self._id_of("documents", "digest, document", digest(document), document.decode())
+                for document in (*content.tables, content.question)
+            ]
             self._db.execute(
                 f"INSERT INTO entries ({_ENTRY}, in_group, question, inputs, inputs_digest) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?)",
@@ -309,7 +309,7 @@ class Ledger:
                     *(entry_number, release.name, release.audience, release.stream, time_us, release.mechanism),
                     *(release.noise, release.scale, release.first, release.last, int(release.exclusive)),
                     *(release.basis, release.reason, release.topic, content.payload, group),
-                    *(self._document_id(content.question), content.inputs.decode()),
+                    *(document_ids[-1], content.inputs.decode()),
                     inputs_digest(content.question, release.first, content.inputs),
                 ),
             )
@@ -470,11 +470,9 @@ class Ledger:
             self._db.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", [(group, *member) for member in members])
         return group
 
-    def _document_id(self, document: bytes) -> int:
-        """The id of a document; inserted if it is new."""
-        columns, document_digest = "digest, document", digest(document)
-        old_id = self._find_id("documents", "digest", document_digest)
-        return old_id or self._insert("documents", columns, document_digest, document.decode())
+    def _id_of(self, table: str, columns: str, *row: str) -> int:
+        """The id of the row whose first column has the first of these values; the row is inserted if it is new."""
+        return self._find_id(table, columns.partition(",")[0], row[0]) or self._insert(table, columns, *row)
 
     def _find_id(self, table: str, column: str, value: str) -> int:
         """The id of the row whose column has a value; 0 if there is no such row."""

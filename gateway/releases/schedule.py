@@ -20,11 +20,10 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, cause
-from fugu.contract.frames import sequence_name
 from fugu.contract.windows import Window
 from fugu.host.database import AwayError, DatabaseError, is_lost
 from fugu.mqtt import Link
@@ -65,9 +64,7 @@ class StoreProgress:
     def newest_ticks(self, question: Question) -> NewestTicks:
         """The newest wall ticks of a question's devices; with windows only, the tick after a device's last window."""
         wall_ticks = []
-        for device in self.known_devices(question):
-            sequence, window = _sequence(question, device)
-            coverage, shifts = self._coverage_of(device, sequence)
+        for _, _, window, coverage, shifts in self._sequences(question):
             end = coverage.end
             if window is not None and end >= 0:
                 end = window.start + end * window.stride + window.length
@@ -81,12 +78,11 @@ class StoreProgress:
     def next_frame(self, question: Question, tick: int) -> int | None:
         """The first wall tick of the first stored frame of any device that ends at `tick` or later, or `None`."""
         firsts: list[int] = []
-        sequences = {device: _sequence(question, device) for device in self.known_devices(question)}
-        numbers = {sequence: self._store.numbers(sequence, [*sequences]) for sequence, _ in set(sequences.values())}
-        for device, (sequence, window) in sequences.items():
+        sequences = list(self._sequences(question))
+        numbers = {name: self._store.numbers(name, question.devices) for name in {name for _, name, *_ in sequences}}
+        for device, name, window, _, shifts in sequences:
             frames = self._store.symbols if window is None else self._store.windows
-            sequence_number, shifts = numbers[sequence].get(device), self._coverage_of(device, sequence)[1]
-            shifts = shifts if window is None else shifts.in_ticks(window)
+            sequence_number = numbers[name].get(device)
             for low, high, shift in shifts.stretches(tick):
                 first = None if sequence_number is None else frames.next_first(sequence_number, low)
                 if first is not None and first <= high:
@@ -96,42 +92,34 @@ class StoreProgress:
     def wall_tick(self, question: Question, tick_numbers: Mapping[str, int]) -> int:
         """The largest wall tick of tick numbers, given by device; 0 without any. Other devices' numbers are ignored."""
         wall_ticks = [0]
-        for device in {*self.known_devices(question)} & tick_numbers.keys():
-            sequence, window = _sequence(question, device)
-            _, shifts = self._coverage_of(device, sequence)
-            shifts = shifts if window is None else shifts.in_ticks(window)
-            wall_ticks.append(tick_numbers[device] - shifts.at(tick_numbers[device]))
+        for device, *_, shifts in self._sequences(question) if tick_numbers else ():
+            if device in tick_numbers:
+                wall_ticks.append(tick_numbers[device] - shifts.at(tick_numbers[device]))
         return max(wall_ticks)
 
     def known_devices(self, question: Question) -> tuple[str, ...]:
         """Return a question's devices; a subclass first reads how far their frames reach."""
         return question.devices
 
+    def _sequences(self, question: Question) -> Iterator[tuple[str, str, Window | None, Coverage, Shifts]]:
+        """Yield each device with its first sequence that may answer: name, window, coverage, and shifts by tick."""
+        for device in self.known_devices(question):
+            name, window = question.sequences(device)[0]
+            coverage, shifts = self._coverage_of(device, name)
+            yield device, name, window, coverage, shifts if window is None else shifts.in_ticks(window)
+
     def _is_device_complete(self, question: Question, device: str, first: int, end: int) -> bool:
         """Tell whether no symbols and no windows of a device are missing in the wall ticks first..end."""
-        stream, window = question.stream, question.windows.get(device)
-        if device not in question.silent:
-            coverage, shifts = self._coverage_of(device, stream)
-            shift, beginning = shifts.owner(first, end)
+        for name, window in question.sequences(device):
+            coverage, shifts = self._coverage_of(device, name)
+            shift, beginning = (shifts if window is None else shifts.in_ticks(window)).owner(first, end)
             low, high = (beginning - 1, beginning - 1) if shift is None else (first + shift, end + shift)
+            if window is not None:
+                low = max(0, (low - window.start) // window.stride)
+                high = max(low, (high + 1 - window.length - window.start) // window.stride)
             if not coverage.holds(low, high):
                 return False
-        if window is None:
-            return True
-        coverage, shifts = self._coverage_of(device, sequence_name(stream, window.name))
-        shift, beginning = shifts.in_ticks(window).owner(first, end)
-        first, end = (beginning - 1, beginning - 1) if shift is None else (first + shift, end + shift)
-        first_window = max(0, (first - window.start) // window.stride)
-        last_window = (end + 1 - window.length - window.start) // window.stride
-        return coverage.holds(first_window, max(first_window, last_window))
-
-
-def _sequence(question: Question, device: str) -> tuple[str, Window | None]:
-    """The name of a device's sequence that answers a question, and its window; `None` if it is of symbols."""
-    if device not in question.silent:
-        return question.stream, None
-    window = question.windows[device]
-    return sequence_name(question.stream, window.name), window
+        return True
 
 
 _log = logging.getLogger(__name__)
@@ -300,8 +288,8 @@ class ReleaseSchedule:
     def pump(self, *, idle: bool = False) -> None:
         """Renew the ledger's accounts, or publish reserved releases and make due ones, for a short while.
 
-        Raises DatabaseError if ledger or store is damaged or gone, another process has taken the ledger, or its server
-        is away at a renewal: a later call tries again. After other errors of a file it pauses.
+        Raises DatabaseError if the ledger or the store is damaged or gone, or another process has taken the ledger. So
+        does a server that is away at a renewal: a later call tries again. After other errors of a file it pauses.
         """
         if self._must_renew:
             if time.monotonic() >= self._renew_at:
