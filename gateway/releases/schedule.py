@@ -288,8 +288,9 @@ class ReleaseSchedule:
     def pump(self, *, idle: bool = False) -> None:
         """Renew the ledger's accounts, or publish reserved releases and make due ones, for a short while.
 
-        Raises DatabaseError if the ledger or the store is damaged or gone, or another process has taken the ledger. So
-        does a server that is away at a renewal: a later call tries again. After other errors of a file it pauses.
+        Raises DatabaseError if the ledger or the store is damaged or gone, or another process has taken the ledger.
+        Raises DatabaseError, too, if the ledger's server is away at a renewal: a later call tries again. After other
+        errors of a file the schedule pauses.
         """
         if self._must_renew:
             if time.monotonic() >= self._renew_at:
