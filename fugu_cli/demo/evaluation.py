@@ -14,8 +14,8 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 
 import fugu
-from fugu.attackers.evaluation import Attack, attack, furthest_learner, odds_change
-from fugu.attackers.learning import COUNT_ATTACKERS, Attacker
+from fugu.attackers.evaluation import Attack, attack, furthest_learner, learners, odds_change
+from fugu.attackers.learning import COUNT_ATTACKERS
 from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, laplace_noise, release_symbols
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.discretisers import Baseline, Thresholds
@@ -162,7 +162,7 @@ class Replay:
                 def redraw(generator: np.random.Generator) -> Outputs:
                     return replace(outputs, counts=true_counts + laplace_noise(scale, released.shape, generator))
 
-                best_attack, learners = self.attacks(outputs, redraw, knowledge, COUNT_ATTACKERS)
+                best_attack, learners = self.attacks(outputs, redraw, knowledge)
         middles = first_ticks[:, None] + (np.arange(part_count) + 0.5) * window.length / part_count
         return Results(
             replay=self,
@@ -180,11 +180,7 @@ class Replay:
         )
 
     def attacks(
-        self,
-        outputs: Outputs,
-        redraw: Callable[[np.random.Generator], Outputs],
-        knowledge: Knowledge,
-        attackers: Mapping[str, Attacker],
+        self, outputs: Outputs, redraw: Callable[[np.random.Generator], Outputs], knowledge: Knowledge
     ) -> tuple[Attack | None, tuple[Floats, ...]]:
         """Attack the outputs of the first ticks; `redraw` draws their noise again.
 
@@ -196,8 +192,9 @@ class Replay:
         if (learner := furthest_learner(attacks)) is None:
             return attacks[0] if attacks else None, ()
         with_truth, generator = replace(knowledge, truth=states), np.random.default_rng(1)
+        attacker = learners(outputs)[learner.attacker]
         draws = [outputs, *(redraw(generator) for _ in range(FURTHER_DRAWS))]
-        changes = (odds_change(further_outputs, with_truth, attackers[learner.attacker]) for further_outputs in draws)
+        changes = (odds_change(further_outputs, with_truth, attacker) for further_outputs in draws)
         return attacks[0], tuple(change[states >= 0] for change in changes)
 
     @property

@@ -21,7 +21,7 @@ import tempfile
 import threading
 import traceback
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -121,16 +121,21 @@ class Page:
         replays[index] = {**replays.get(index, {}), **fields}
         self.show(replays=[*replays.values()])
 
-    def draw(self, index: int, document: JsonObject) -> None:
-        """Replace the drawn lanes of a replay."""
+    def draw(self, index: int, lanes: Sequence[Lane], others: Mapping[str, Lane] | None = None, **fields: Any) -> None:
+        """Replace the drawing of a replay.
+
+        Args:
+            index: the index of the replay.
+            lanes: the readings, the released values, and the attacker who knows the habits.
+            others: the lanes of other attackers, by name.
+            fields: further fields of the drawing.
+        """
+        stays, leaves, knows = lanes_document(lanes)
+        attackers = {"knows": knows} | {name: lanes_document([lane])[0] for name, lane in (others or {}).items()}
+        document = {"lanes": [stays, leaves], "attackers": attackers, **fields}
         self._files[f"/lanes-{index}.json"] = json.dumps(document, allow_nan=False).encode()
         self._draw_count += 1
         self.show_replay(index, drawn=self._draw_count)
-
-    def draw_lanes(self, index: int, lanes: Sequence[Lane], **fields: object) -> None:
-        """Draw three lanes: the readings, the released values, and the attacker who knows the habits."""
-        stays, leaves, attacker = lanes_document(lanes)
-        self.draw(index, {"lanes": [stays, leaves], "attackers": {"knows": attacker}, **fields})
 
     def link(self, report: str) -> None:
         """Serve a report, and link it on the page."""

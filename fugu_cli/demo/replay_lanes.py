@@ -10,12 +10,11 @@ import numpy as np
 from fugu.chains.arrays import Floats
 from fugu.contract.sentences import most_sure
 from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
-from fugu.lanes import Lane, Shape, certainty_lane, lanes_document, part_shapes, share_scale, share_shapes, shares_lane
-from fugu.library.report import JsonObject
+from fugu.lanes import Lane, Shape, certainty_lane, part_shapes, share_scale, share_shapes, shares_lane
 from fugu.recordings.values import Cells, are_names
 from fugu_cli.demo.evaluation import Replay, Results
 
-__all__ = ["attacker_lanes", "readings_lane", "replay_document", "replay_lanes", "stretches_lane"]
+__all__ = ["attacker_lanes", "readings_lane", "replay_lanes", "stretches_lane"]
 
 _COLUMNS = 480
 """The most columns of a drawn recording; each shows its least and its largest reading."""
@@ -28,25 +27,17 @@ _ATTACKERS = {
 }
 
 
-def replay_document(replay: Replay, ticks: int, results: Results | None) -> JsonObject:
-    """Return all drawings of a replay for the page, once some ticks are read; `results` are None before the first."""
-    return {
-        "lanes": lanes_document(_recording_lanes(replay, ticks, results)),
-        "attackers": {name: lanes_document([lane])[0] for name, lane in attacker_lanes(replay, results).items()},
-        "summary": "" if results is None else results.use_sentence(),
-    }
+def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[list[Lane], dict[str, Lane]]:
+    """Draw a replay of which some ticks are read; `results` are None before the first value.
 
-
-def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[Lane, Lane, Lane]:
-    """Return three lanes: the readings, the released values, and the attacker who knows the habits."""
-    return *_recording_lanes(replay, ticks, results), attacker_lanes(replay, results)["knows"]
-
-
-def _recording_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[Lane, Lane]:
+    Returns:
+        The readings, the released values, and the attacker who knows the habits; and other attackers, by name.
+    """
     span = replay.span(ticks if results is None else results.end)
     stays = readings_lane(replay.values, replay.hours, ticks, replay.recorded, span)
     stays = stays._replace(words=f"{replay.tick}s, on the device", marks=replay.marks if replay.parts else ())
-    return stays, _leaving_lane(replay, results, span)
+    others = attacker_lanes(replay, results)
+    return [stays, _leaving_lane(replay, results, span), others.pop("knows")], others
 
 
 def readings_lane(

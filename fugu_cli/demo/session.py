@@ -16,7 +16,7 @@ from fugu.recordings.values import Cells
 from fugu_cli.demo.evaluation import HEART, Frames, Replay, Results, load_home, load_night, read_night, summary
 from fugu_cli.demo.page import Page, write_pictures
 from fugu_cli.demo.processes import Device, Listener, Process, Site, kill, start_site
-from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_document, replay_lanes
+from fugu_cli.demo.replay_lanes import readings_lane, replay_lanes
 from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.view.terminal import say, working
 
@@ -92,11 +92,10 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
 
 def _night_lanes(night: Results) -> list[Lane]:
     """Return the lanes of a whole replay: the readings, the released values, and every attacker with results."""
-    lanes = [*replay_lanes(night.replay, night.replay.states.size, night)]
-    for name, lane in attacker_lanes(night.replay, night).items():
-        if name != "knows":
-            lanes[-1] = lanes[-1]._replace(marks=())
-            lanes.append(lane._replace(title=_OTHERS[name], height=140))
+    lanes, others = replay_lanes(night.replay, night.replay.states.size, night)
+    for name, lane in others.items():
+        lanes[-1] = lanes[-1]._replace(marks=())
+        lanes.append(lane._replace(title=_OTHERS[name], height=140))
     return lanes
 
 
@@ -105,13 +104,14 @@ def show_recording(page: Page, index: int, readings: Cells, hours: float, quanti
     stays = readings_lane(readings, hours, 0, quantity)._replace(number=f"{len(readings):,}")
     leaves = shares_lane("0", "nothing yet", "", 174, stays.span)
     attacker = certainty_lane("–", "nothing yet", "", 190, stays.span, marks=time_marks(stays.span[1]))
-    page.draw_lanes(index, [stays, leaves, attacker], waiting=True)
+    page.draw(index, [stays, leaves, attacker], waiting=True)
 
 
 def draw_replay(page: Page, index: int, replay: Replay, ticks: int, results: Results | None = None) -> None:
     """Draw the first `ticks` ticks of a replay, and the values that have arrived."""
     is_waiting = not replay.parts and (results is None or results.attack is None)
-    page.draw(index, {**replay_document(replay, ticks, results), "waiting": is_waiting})
+    use = "" if results is None else results.use_sentence()
+    page.draw(index, *replay_lanes(replay, ticks, results), summary=use, waiting=is_waiting)
 
 
 class _Device(NamedTuple):

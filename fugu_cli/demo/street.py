@@ -229,7 +229,7 @@ class _Watcher(Listener):
 
     def draw(self) -> None:
         """Draw the present lanes on the page."""
-        self._page.draw_lanes(0, self.lanes())
+        self._page.draw(0, self.lanes())
 
     def lanes(self) -> list[Lane]:
         """Return the lanes of the hours that have passed."""

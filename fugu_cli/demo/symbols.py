@@ -111,7 +111,7 @@ class SymbolReplay(Replay):
             drawn_symbols = release_symbols(true_states, table, generator).symbols
             return replace(outputs, symbols=np.where(symbols[:end_tick] < 0, -1, drawn_symbols))
 
-        best_attack, learners = self.attacks(outputs, redraw, knowledge, ATTACKERS) if attacked else (None, ())
+        best_attack, learners = self.attacks(outputs, redraw, knowledge) if attacked else (None, ())
         shown_ticks = np.flatnonzero(is_stated)[-_SHOWN:]
         state_counts = np.bincount(true_states[is_stated], minlength=2)
         return SymbolResults(

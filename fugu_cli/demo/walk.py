@@ -193,7 +193,7 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
         say(f"pictures are in {out}")
         if failure:
             say(f"missing: {failure}")
-        page.draw_lanes(0, _lanes(walk))
+        page.draw(0, _lanes(walk))
         page.show(stage="the replay is over", ended=True, stalled=failure)
         page.stay()
     return 1 if failure else 0
@@ -236,7 +236,7 @@ class _Course:
 
     def run(self) -> None:
         """Run all processes until the expected points have arrived."""
-        self.page.draw_lanes(0, _lanes(self.listener.walk(), self.expected))
+        self.page.draw(0, _lanes(self.listener.walk(), self.expected))
         self.page.show(stage="starting a gateway and a device")
         with self.site.gateway():
             self.device.start()
@@ -280,7 +280,7 @@ class _Course:
                 raise _StoodStillError(
                     f"the walk stood still for {silence:.0f} s: {position}; see the logs in {self.site.logs}"
                 )
-            self.page.draw_lanes(0, _lanes(walk, self.expected))
+            self.page.draw(0, _lanes(walk, self.expected))
             self.page.show(stage=stage, done=arrivals / self.expected, stalled=standstill)
             time.sleep(0.2)
             walk = self.listener.walk()

@@ -152,7 +152,7 @@ def shapes(lane: Lane, look: str) -> list[tuple[float, ...]]:
 
 
 def test_the_lanes_show_the_numbers_of_the_night(replay: Replay, night: Results) -> None:
-    stays, leaves, attacker = replay_lanes(replay, 5000, drawn(night))
+    (stays, leaves, attacker), _ = replay_lanes(replay, 5000, drawn(night))
     assert (stays.number, leaves.number, attacker.number) == ("5,000", "3", "58 %")
     assert stays.span == leaves.span == attacker.span == (0.0, replay.states.size * replay.hours)
     read, later = ([at for at, _, _ in shapes(stays, look)] for look in ("raw", "later"))
@@ -208,9 +208,9 @@ def test_a_household_shares_a_profile_of_the_day_and_any_hour_is_protected() -> 
     assert summary(results)[1:] == (
         "Private: about any hour, from 50 % to at most 73 % sure. Not private: 8 hours or longer.",
     )
-    stays, leaves, attacker = replay_lanes(home, home.states.size, results)
+    (stays, leaves, attacker), _ = replay_lanes(home, home.states.size, results)
     assert "upright lines: 95 %" in leaves.head
-    assert attacker == replay_lanes(home, 0, None)[2], "one promise, before anything has come and after"
+    assert attacker == replay_lanes(home, 0, None)[0][2], "one promise, before anything has come and after"
     assert leaves.number == "3"
     assert leaves.words.startswith("of 4 profiles of the day, here off by ")
     assert [words for _, words in leaves.marks][0::5] == ["00–04", "20–24"]
@@ -226,7 +226,7 @@ def test_a_household_shares_a_profile_of_the_day_and_any_hour_is_protected() -> 
 def test_a_picture_of_a_long_night_is_small_and_needs_nothing_else(replay: Replay, night: Results, dark: bool) -> None:
     many = np.linspace(0.0, 3.0, 30_000)
     long = replace(night, ordinary_changes=many, own_changes=many, ticks=np.arange(30_000) // 2)
-    picture = lanes_svg("a & b", replay_lanes(replay, 20_000, long), dark=dark)
+    picture = lanes_svg("a & b", replay_lanes(replay, 20_000, long)[0], dark=dark)
     assert len(picture) < 100_000
     root = ElementTree.fromstring(picture)
     assert root.findtext("{http://www.w3.org/2000/svg}title") == "a & b"
@@ -320,7 +320,7 @@ def test_a_device_that_stands_still_is_named_and_the_demo_goes_on_without_it(
     page = Page(browser=False)
     alarms: list[str] = []
     monkeypatch.setattr(page, "show", lambda **fields: alarms.append(fields.get("stalled", "")))
-    monkeypatch.setattr(page, "draw", lambda *_: None)
+    monkeypatch.setattr(page, "draw", lambda *_, **_fields: None)
     with ExitStack() as stack:
         serving, stopped, goes_on = (
             stack.enter_context(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))

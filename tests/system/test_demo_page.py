@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pytest
 
-from fugu.lanes import lanes_document
 from fugu.places.graphs import complete, lattice
 from fugu.places.protection import protect
 from fugu_cli.demo import session
@@ -248,9 +247,8 @@ def test_words_of_a_promise_have_room_whatever_its_epsilon_and_the_font(
             session.draw_replay(page, at, replay, replay.states.size, replay.results(replay.simulated_frames()))
         for at, rows in enumerate((shares, stretches), len(replays)):
             page.show_replay(at, name=f"rows {at}")
-            stays, leaves, _ = replay_lanes(night, 0, None)
-            lane = stretches_lane(rows, night.promised_stretch)
-            page.draw(at, {"lanes": lanes_document([stays, leaves]), "attackers": {"knows": lanes_document([lane])[0]}})
+            (stays, leaves, _), _ = replay_lanes(night, 0, None)
+            page.draw(at, [stays, leaves, stretches_lane(rows, night.promised_stretch)])
         browser.open(page.address)
         wait_until(lambda: browser.count(".choice button") > 8, "switches")
         browser.run(f"document.styleSheets[0].insertRule('*, svg.plot text {{ font-family: \"{font}\" !important }}')")
@@ -276,15 +274,14 @@ def test_a_browser_and_a_file_have_the_same_points(browser: Browser, nights: lis
     corners, whole = lattice([[0, 0], [2, 1], [1, 3]]), np.ones(3, dtype=np.bool_)
     graph, hull = graph_lanes(corners, complete(3), whole, protect(corners, complete(3), whole))
     pictures = (
-        replay_lanes(night, 9000, night.results(night.simulated_frames())),
+        replay_lanes(night, 9000, night.results(night.simulated_frames()))[0],
         [chart._replace(look="stays"), graph, hull._replace(look="attacker")],
     )
     with Page(browser=False) as page:
         page.show(title="Two drawings", stage="here")
         for at, lanes in enumerate(pictures):
-            *two, attacker = lanes_document(lanes)
             page.show_replay(at, name=f"picture {at}")
-            page.draw(at, {"lanes": two, "attackers": {"knows": attacker}})
+            page.draw(at, lanes)
         browser.look(1100, dark=False)
         browser.open(page.address)
         wait_until(lambda: browser.count("path.shape") > 8, "a picture")

@@ -51,7 +51,7 @@ def test_a_street_is_drawn_with_its_sums_and_lies_well_at_every_width(browser: B
     assert [words for _, words in lanes[2].marks] == ["06:00", "07:00", "08:00"]
     with Page(browser=False) as page:
         page.show(title=street._TITLE, sub=street._SUB, stage="here", unhidden=street._NOT_HIDDEN)
-        page.draw_lanes(0, lanes)
+        page.draw(0, lanes)
         browser.look(1100, dark=False)
         browser.open(page.address)
         wait_until(lambda: browser.count("path.shape") > 5, "a picture")

@@ -127,7 +127,7 @@ def test_a_map_is_drawn_alike_in_a_browser_and_a_file_and_lies_well_at_every_wid
     assert [(200.0, 300.0), (300.0, 300.0), (400.0, 300.0)] in [shape.points for shape in lanes[0].shapes]
     with Page(browser=False) as page:
         page.show(title=walk._TITLE, sub=walk._SUB, stage="here", unhidden=walk._NOT_HIDDEN)
-        page.draw_lanes(0, lanes)
+        page.draw(0, lanes)
         browser.look(1100, dark=False)
         browser.open(page.address)
         wait_until(lambda: browser.count("path.shape") > 8, "a picture")
