@@ -1,9 +1,10 @@
-"""`fugu check stream`: real bytes of honest and of leaking devices, attacked with the truth at hand."""
+"""`fugu check stream` on bytes of honest and of leaking devices; deliveries of a broker against its access list."""
 
 from __future__ import annotations
 
 import csv
 import math
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from fugu.mqtt import Link
 from tests.support.audited import planned
 from tests.support.brokers import Mosquitto, await_end
 from tests.support.command import Fugu
+from tests.support.shipped import Shipped, promises
+from tests.support.soak import only
 
 CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.3, 0.3))
 WINDOW = Window(name="high", length=10, stride=10, states=(1,), scale="100")
@@ -227,3 +230,49 @@ def test_a_broker_that_is_not_there_is_waited_for_and_then_given_up(fugu: Fugu, 
     done = fugu("check", "stream", tmp_path / "policy.json", "--live", 0.1, "--broker", "127.0.0.1:1")
     assert done.code == 1
     assert done.err.count("\n") == 1
+
+
+TOPIC = topic_of("symbols", "home", "watch", "hr")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("granted", only([True], [False, True]))
+def test_what_is_delivered_and_not_listed_is_found(
+    fugu: Fugu, capsys: pytest.CaptureFixture[str], tmp_path: Path, granted: bool
+) -> None:
+    broker = Shipped(tmp_path)
+    broker.add("device", "watch")
+    broker.add("subscriber", "screen", *promises(tmp_path / "promised"))
+    listed = tmp_path / "listed"
+    shutil.copytree(broker.folder, listed)
+    if granted:  # somebody has changed what the broker runs with
+        with (broker.folder / "access.acl").open("a") as text:
+            text.write(f"\nuser screen\ntopic read {TOPIC}\n")
+    (tmp_path / "policy.json").write_text(planned().to_json())
+    capsys.readouterr()  # what the commands have printed that wrote the broker's files
+    over = threading.Event()
+    with broker:
+        device = Link(broker.address("watch"), "watch")
+        device.start()
+
+        def publish() -> None:
+            first = 0
+            while not over.wait(0.02):
+                if device.publish(TOPIC, SymbolFrame(1, first - 1, first, bytes(10)).encode()) is not None:
+                    first += 10
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        try:
+            account = tmp_path / "screen"
+            words = ["--broker", account / "broker.toml", "--live", 2, "--trials", 1000, "--json"]
+            done = fugu("check", "stream", tmp_path / "policy.json", "--access", listed, *words)
+        finally:
+            over.set()
+            await_end(thread)
+            device.stop()
+    assert done.err == ""
+    findings = [finding for finding in done.json()["findings"] if finding["name"] == "delivered-not-listed"]
+    assert [finding["about"] for finding in findings] == [f"screen was told {TOPIC}, which is not granted"][
+        : int(granted)
+    ]

@@ -1,10 +1,12 @@
-"""Images are built from policies that a board can run, and everything else is refused in one line."""
+"""Images and a benchmark are built from policies that a board can run; everything else is refused in one line."""
 
 from __future__ import annotations
 
 import ast
 import json
 import re
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -187,3 +189,23 @@ def test_no_module_of_a_board_gives_a_parameter_without_a_default_by_its_name() 
             elif isinstance(node, ast.Call):
                 keywords |= {word.arg for word in node.keywords if word.arg}
     assert keywords & required == {"policies", "root"}, "with_changes takes any"
+
+
+ROOT = Path(__file__).parents[2]
+_READINGS = """
+import sys
+sys.path.insert(0, "benchmarks")
+from pathlib import Path
+import firmware
+folder = Path(sys.argv[1])
+policy = firmware._policy(frame_ticks=60, period_us=1_000_000)
+image = firmware.build([policy], folder / "stream", firmware.Burnt())
+print(firmware._run(folder, firmware._STREAM.format(folder=str(image.folder), readings=300), 64))
+"""
+
+
+def test_the_benchmark_reads_on_a_board(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _READINGS, str(tmp_path)]
+    microseconds, frames = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert float(microseconds) > 0.0
+    assert int(frames) == 300 // 60 + 300 // 100  # of symbols, and of one of its two windows

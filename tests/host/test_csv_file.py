@@ -1,15 +1,17 @@
-"""CSV files, plain or gzip; what is wrong with one is said without any of its values."""
+"""CSV files, plain or gzip, whose errors are said without any of their values; and values written as TOML."""
 
 from __future__ import annotations
 
 import gzip
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from fugu.contract.errors import FuguError
 from fugu.host.csv_file import csv_rows
+from fugu.host.toml_file import toml_lines
 
 
 class RefusedError(FuguError):
@@ -57,3 +59,8 @@ def test_what_is_no_csv_file_is_refused_without_its_values(tmp_path: Path, conte
     assert "61" not in str(caught.value)
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "none.csv")
+
+
+def test_every_character_comes_back() -> None:
+    values = {"text": "".join(map(chr, range(0x100))), "words": ["\x7f", "é\u2028"], "table": {"inside": '"\\'}}
+    assert tomllib.loads("\n".join(toml_lines({**values, "left_out": None}))) == values

@@ -1,4 +1,4 @@
-"""From a recording and an epsilon to a policy, without a command line: values in, values out, errors of its own."""
+"""From a recording and an epsilon to a policy, without a command line; and to one that replaces another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from fugu.planning.joint_recording import StreamRule, read_joint
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.planner import Request, StreamPlan, make_plan
-from fugu.planning.policy_builder import PolicyHeader, build_measure_policy, build_policy, missing_fields, thresholds
+from fugu.planning.policy_builder import (
+    PolicyHeader,
+    build_measure_policy,
+    build_policy,
+    missing_fields,
+    next_version,
+    thresholds,
+)
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.chain_fit import fit
@@ -25,6 +32,7 @@ from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest, compare_no
 from fugu.recordings.readings import AS_FOUND
 from fugu_cli.demo.evaluation import RECORDINGS
 from tests.support.proofs import check_printed
+from tests.support.scenes import policy
 
 HEADER = PolicyHeader(
     fleet="home", device="ring", stream="heart", discretiser=thresholds((61.5,)), period_seconds=0.5, epoch=0.0
@@ -109,3 +117,29 @@ def test_a_number_beyond_all_floats_is_no_probability(tmp_path: Path, field: str
     (tmp_path / "chain.json").write_text(json.dumps(rows))
     with pytest.raises(ChainClassError, match=f"{field} must hold numbers"):
         file_source(tmp_path / "chain.json")
+
+
+PLANNED = policy(1)
+
+
+def changed(version: int) -> str:
+    """Another policy of the same stream."""
+    return PLANNED.model_copy(update={"version": version, "frame_ticks": PLANNED.frame_ticks + 1}).to_json()
+
+
+@pytest.mark.parametrize(
+    ("before", "version"),
+    [
+        (None, 1),
+        ("no policy", 1),
+        ("{}", 1),
+        (policy(4, device="ring").to_json(), 1),
+        (PLANNED.to_json(), 1),
+        (policy(7).to_json(), 7),
+        (changed(1), 2),
+        (changed(41), 42),
+    ],
+)
+def test_a_replaced_policy_gets_the_next_version(before: str | None, version: int) -> None:
+    policy = next_version(PLANNED, before)
+    assert policy == PLANNED.model_copy(update={"version": version})

@@ -1,9 +1,10 @@
-"""Calibration for any class of chains: never above epsilon, near it, and refusals that say why."""
+"""Calibration for any class of chains: never above epsilon, near it, refusals that say why; the worth of streams."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import StreamOutputs, check_outputs
 from fugu.contract.losses import Adversary
+from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.chain_class import ChainClassError
-from fugu.privacy.randomised_response import Objective, calibrate
+from fugu.privacy.randomised_response import Objective, calibrate, utility
 
 SCALE = 2**32
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
@@ -86,3 +88,44 @@ def test_an_epsilon_that_is_none_or_below_one_word_of_randomness_is_refused(epsi
     for chains in (point(0.1, 0.2), BoundedChains(states=3, odds_ratio=9.0)):
         with pytest.raises(ChainClassError, match=reason):
             calibrate(chains, epsilon)
+
+
+HALF = 1 << 31
+
+
+@pytest.mark.long
+def test_independent_readings_are_guessed_from_their_own_symbol() -> None:
+    flips = round(0.2 * 2**32)
+    worth = utility(np.full((2, 2), 0.5), NoiseTable.binary(flips, flips), np.random.default_rng(1), ticks=20_000)
+    assert worth.accuracy == pytest.approx(0.8, abs=1e-6)
+    assert worth.majority == 0.5
+    capacity = 1 + 0.2 * np.log2(0.2) + 0.8 * np.log2(0.8)
+    assert worth.bits_per_reading == pytest.approx(capacity, abs=1e-6)
+
+
+def test_a_coin_flip_is_worth_nothing() -> None:
+    worth = utility(
+        np.array([[0.9, 0.1], [0.3, 0.7]]), NoiseTable.binary(HALF, HALF), np.random.default_rng(1), ticks=5_000
+    )
+    assert worth.accuracy == pytest.approx(worth.majority, abs=1e-9)
+    assert worth.majority == pytest.approx(0.75)
+    assert worth.bits_per_reading == pytest.approx(0.0, abs=1e-12)
+
+
+def test_nearly_silent_noise_carries_the_entropy_of_the_chain() -> None:
+    chain = np.array([[0.9, 0.1], [0.3, 0.7]])
+    worth = utility(chain, NoiseTable.binary(1, 1), np.random.default_rng(1), ticks=100_000)
+
+    def entropy(p: float) -> float:
+        return float(-p * np.log2(p) - (1 - p) * np.log2(1 - p))
+
+    assert worth.accuracy == pytest.approx(1.0, abs=1e-6)
+    assert worth.bits_per_reading == pytest.approx(0.75 * entropy(0.1) + 0.25 * entropy(0.3), abs=0.005)
+
+
+def test_a_gateway_that_assumes_another_chain_does_no_better() -> None:
+    chain, table = np.array([[0.95, 0.05], [0.05, 0.95]]), NoiseTable.binary(HALF // 2, HALF // 2)
+    right = utility(chain, table, np.random.default_rng(3), ticks=20_000)
+    wrong = utility(chain, table, np.random.default_rng(3), assumed_chain=np.full((2, 2), 0.5), ticks=20_000)
+    assert wrong.accuracy < right.accuracy - 0.05
+    assert wrong.bits_per_reading == right.bits_per_reading
