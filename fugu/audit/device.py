@@ -100,7 +100,8 @@ _MIN_SKEWNESS = 1e-5
 _POWER = 0.99
 _PIECE = 1 << 22
 """The number of draws that are processed together."""
-_BASE = np.uint64(0x9E3779B97F4A7C15)
+_BASE = 0x9E3779B97F4A7C15
+_BASE_INVERSE = pow(_BASE, -1, 1 << 64)
 
 
 class Alarm(NamedTuple):
@@ -312,23 +313,10 @@ def _repeat_alarms(cells: Cells, length: int) -> list[Alarm]:
 
 
 def _hashes(cells: Cells, length: int) -> NDArray[np.uint64]:
-    """Compute polynomial hashes, modulo 2^64, of all stretches of a length, by doubling."""
-    cell_codes = cells.astype(np.uint64) + np.uint64(1)
-    hashes, hashed_length = np.zeros(cell_codes.size + 1, np.uint64), 0
-    power, width, scale = cell_codes, 1, _BASE
-    with np.errstate(over="ignore"):
-        shift = np.uint64(1)
-        remaining_length = length
-        while remaining_length:
-            if remaining_length & 1:
-                stretch_count = min(hashes.size, power.size - hashed_length)
-                hashes = hashes[:stretch_count] + shift * power[hashed_length : hashed_length + stretch_count]
-                hashed_length, shift = hashed_length + width, shift * scale
-            remaining_length >>= 1
-            if remaining_length:
-                power = power[:-width] + scale * power[width:]
-                width, scale = 2 * width, scale * scale
-    return hashes
+    """Compute polynomial hashes, modulo 2^64, of all stretches of a length, as differences of running sums."""
+    powers, inverse_powers = (np.cumprod(np.full(cells.size, base, np.uint64)) for base in (_BASE, _BASE_INVERSE))
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum((cells.astype(np.uint64) + np.uint64(1)) * powers)])
+    return (sums[length:] - sums[:-length]) * inverse_powers[: sums.size - length]
 
 
 Changes = Mapping[str | int, tuple[Sequence[int], Sequence[Any]]]
