@@ -92,7 +92,7 @@ def fixed_lag(forward: Tracking, moves: Moves, kinds: Ints, lag: int, ticks: sli
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
     tick_ids = np.arange(len(forward.beliefs))[ticks]
-    smoothed = np.ones((len(tick_ids), forward.beliefs.shape[1]))
+    smoothed = np.empty((len(tick_ids), forward.beliefs.shape[1]))
     if not _smooth(forward.beliefs, forward.evidence, moves, kinds, tick_ids, min(lag, len(kinds)), smoothed):
         raise ValueError("no state is possible")
     return smoothed
@@ -109,6 +109,18 @@ def reachable(is_possible: Bools, transition: ArrayLike) -> Bools:
     return np.asarray((np.asarray(transition)[is_possible] > 0).any(axis=0))
 
 
+@part
+def _condition(message: Floats, likelihoods: Floats) -> float:
+    """Multiply a message (N,) by likelihoods (N,) and scale it to sum 1. Return the sum before, times `_HIGH`."""
+    mass = 0.0
+    for state in range(len(message)):
+        message[state] *= _HIGH * likelihoods[state]
+        mass += message[state]
+    if mass > 0.0:
+        message /= mass
+    return mass
+
+
 @kernel
 def _filter(
     distribution: Floats, moves: Moves, kinds: Ints, is_released: Bools, evidence: Floats, beliefs: Floats, logs: Floats
@@ -117,26 +129,20 @@ def _filter(
 
     Returns a tick at which no state is possible, or -1.
     """
-    ticks, states = beliefs.shape
-    predicted = distribution.copy()
-    for tick in range(ticks):
+    predicted = distribution
+    for tick in range(len(beliefs)):
         if tick > 0:
             predicted = _predict(beliefs[tick - 1], moves, kinds[tick - 1])
         predicted_mass = predicted.sum()
         if not predicted_mass > 0.0:
             return tick
-        mass = 0.0
-        if is_released[tick]:
-            for state in range(states):
-                beliefs[tick, state] = predicted[state] * _HIGH * evidence[tick, state]
-                mass += beliefs[tick, state]
+        beliefs[tick] = predicted
+        mass = _condition(beliefs[tick], evidence[tick]) if is_released[tick] else 0.0
         if mass > 0.0:
             logs[tick] = np.log(mass / predicted_mass) - np.log(_HIGH)
-            beliefs[tick] /= mass
         else:
             evidence[tick] = 1.0
-            for state in range(states):
-                beliefs[tick, state] = predicted[state] / predicted_mass
+            beliefs[tick] = predicted / predicted_mass
     return -1
 
 
@@ -153,53 +159,28 @@ def _predict(belief: Floats, moves: Moves, kind: int) -> Floats:
     return next_belief
 
 
+@part
+def _predict_back(message: Floats, moves: Moves, kind: int) -> Floats:
+    """Return a transition times a column (N,)."""
+    if len(moves.dense) > 0:
+        return np.dot(moves.dense[kind], message)
+    earlier_message = np.zeros(len(message))
+    for state in range(len(message)):
+        for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
+            earlier_message[state] += moves.weights[move] * message[moves.columns[move]]
+    return earlier_message
+
+
 @kernel
 def _smooth(
-    beliefs: Floats, evidence: Floats, moves: Moves, kinds: Ints, ticks: Ints, lag: int, messages: Floats
+    beliefs: Floats, evidence: Floats, moves: Moves, kinds: Ints, ticks: Ints, lag: int, smoothed: Floats
 ) -> bool:
-    """Turn messages (n, N) of ones into the distributions of chosen ticks. Return False if no state is possible."""
-    states = beliefs.shape[1]
-    weighted = np.empty_like(messages)
-    for delay in range(lag, 0, -1):
-        slot = 0
-        while slot < len(ticks):
-            later_tick = ticks[slot] + delay
-            if later_tick > len(kinds):
-                slot += 1
-                continue
-            kind, slot_end = kinds[later_tick - 1], slot
-            while (
-                slot_end < len(ticks)
-                and ticks[slot_end] + delay <= len(kinds)
-                and kinds[ticks[slot_end] + delay - 1] == kind
-            ):
-                mass = 0.0
-                for state in range(states):
-                    weighted[slot_end, state] = (
-                        messages[slot_end, state] * _HIGH * evidence[ticks[slot_end] + delay, state]
-                    )
-                    mass += weighted[slot_end, state]
-                if not mass > 0.0:
-                    return False
-                weighted[slot_end] /= mass
-                slot_end += 1
-            if len(moves.dense) > 0:
-                messages[slot:slot_end] = np.dot(weighted[slot:slot_end], moves.dense[kind].T)
-            else:
-                for message_slot in range(slot, slot_end):
-                    for state in range(states):
-                        message_sum = 0.0
-                        for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
-                            message_sum += moves.weights[move] * weighted[message_slot, moves.columns[move]]
-                        messages[message_slot, state] = message_sum
-            slot = slot_end
+    """Fill `smoothed` (n, N) with the distributions of chosen ticks. Return False if no state is possible."""
     for slot in range(len(ticks)):
-        mass = 0.0
-        for state in range(states):
-            messages[slot, state] *= _HIGH * beliefs[ticks[slot], state]
-            mass += messages[slot, state]
-        if mass > 0.0:
-            messages[slot] /= mass
-        else:
-            messages[slot] = beliefs[ticks[slot]]
+        tick, message = ticks[slot], np.ones(beliefs.shape[1])
+        for later_tick in range(min(tick + lag, len(kinds)), tick, -1):
+            if not _condition(message, evidence[later_tick]) > 0.0:
+                return False
+            message = _predict_back(message, moves, kinds[later_tick - 1])
+        smoothed[slot] = message if _condition(message, beliefs[tick]) > 0.0 else beliefs[tick]
     return True
