@@ -162,12 +162,13 @@ def _predict(belief: Floats, moves: Moves, kind: int) -> Floats:
 @part
 def _predict_back(message: Floats, moves: Moves, kind: int) -> Floats:
     """Return a transition times a column (N,)."""
+    earlier_message: Floats = np.zeros(len(message))
     if len(moves.dense) > 0:
-        return np.dot(moves.dense[kind], message)
-    earlier_message = np.zeros(len(message))
-    for state in range(len(message)):
-        for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
-            earlier_message[state] += moves.weights[move] * message[moves.columns[move]]
+        earlier_message = np.dot(moves.dense[kind], message)
+    else:
+        for state in range(len(message)):
+            for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
+                earlier_message[state] += moves.weights[move] * message[moves.columns[move]]
     return earlier_message
 
 
