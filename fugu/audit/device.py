@@ -316,7 +316,7 @@ def _hashes(cells: Cells, length: int) -> NDArray[np.uint64]:
     """Compute polynomial hashes, modulo 2^64, of all stretches of a length, as differences of running sums."""
     powers, inverse_powers = (np.cumprod(np.full(cells.size, base, np.uint64)) for base in (_BASE, _BASE_INVERSE))
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum((cells.astype(np.uint64) + np.uint64(1)) * powers)])
-    return (sums[length:] - sums[:-length]) * inverse_powers[: sums.size - length]
+    return np.asarray((sums[length:] - sums[:-length]) * inverse_powers[: sums.size - length])
 
 
 Changes = Mapping[str | int, tuple[Sequence[int], Sequence[Any]]]

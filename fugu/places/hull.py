@@ -26,7 +26,6 @@ from fugu.places.graphs import GraphError
 __all__ = ["Hull", "complete_hull", "difference_hull", "distinct_points", "graph_hull"]
 
 _FLAGS_PER_POINT = 16
-_DIRECTIONS = np.array([[1, 1, 0, -1], [0, 1, 1, 1]])  # half a turn, as columns
 
 
 def distinct_points(points: Ints) -> Ints:
@@ -46,26 +45,6 @@ def distinct_points(points: Ints) -> Ints:
     else:
         cell_index = np.unique(cell_index)
     return np.asarray(np.stack(np.unravel_index(cell_index, box_lengths), axis=1) + low_corner, dtype=np.int64)
-
-
-def outer_points(points: Ints) -> Ints:
-    """Return points (n, 2), within 2^28, without those strictly inside an octagon of far points and their negatives.
-
-    The octagon is part of the hull of the points and their negatives, so that hull loses none of its vertices.
-    """
-    if not len(points):
-        return points
-    heights = points @ _DIRECTIONS
-    farthest = np.argmax(np.abs(heights), axis=0)
-    ring = points[farthest] * np.sign(heights[farthest, np.arange(4)])[:, None]
-    edges = np.diff(np.concatenate([ring, -ring[:1]]), axis=0)
-    normals = np.stack([edges[:, 1], -edges[:, 0]])
-    offsets = np.sum(normals.T * ring, axis=1)
-    is_proper = offsets > 0  # one point may be farthest in two directions; a flat octagon has no inside
-    if not is_proper.any():
-        return points
-    is_outside: Bools = (np.abs(points @ normals[:, is_proper]) >= offsets[is_proper]).any(axis=1)
-    return points[is_outside]
 
 
 def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
@@ -389,8 +368,7 @@ def graph_hull(points: Ints, graph: Bools) -> Hull:
         return complete_hull(points[states] if len(states) else points[:1])
     from_states, to_states = np.divmod(np.flatnonzero(graph), len(graph))
     is_ascending = from_states < to_states
-    differences = points[from_states[is_ascending]] - points[to_states[is_ascending]]
-    return difference_hull((outer_points if points.shape[1] == 2 else distinct_points)(differences))
+    return difference_hull(distinct_points(points[from_states[is_ascending]] - points[to_states[is_ascending]]))
 
 
 def complete_hull(points: Ints) -> Hull:
