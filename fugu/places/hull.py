@@ -78,17 +78,6 @@ def polygon(points: Ints) -> list[int]:
     return lower_chain + (upper_chain[:-1] if upper_chain[-1] == lower_chain[0] else upper_chain)
 
 
-def mirrored_polygon(points: Ints, axes: tuple[int, ...]) -> Ints:
-    """Return the vertices of a flat hull that contains -x with every x, in half the time of `polygon`.
-
-    The points (n, d) are not all on one line; `axes` tell them apart, and the result is counter-clockwise in `axes`.
-    """
-    projected = points[:, axes]
-    lower_chain = points[_turning_left(projected, _columns(projected)[0])]
-    lower_chain = lower_chain if np.any(lower_chain[0] + lower_chain[-1]) else lower_chain[:-1]
-    return np.concatenate([lower_chain, -lower_chain])
-
-
 def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
     """Compute the convex hull of points (n, 3), not all in one plane, by gift wrapping.
 
@@ -390,7 +379,7 @@ def complete_hull(points: Ints) -> Hull:
 
 def _flat_vertices(points: Ints, axes: tuple[int, ...]) -> Ints:
     if len(axes) == 2:
-        return mirrored_polygon(points, axes)
+        return points[polygon(points[:, axes])]
     if len(axes) == 1:
         vertex = points[int(np.argmax(points[:, axes[0]]))]
         return np.array(sorted((vertex.tolist(), (-vertex).tolist())), dtype=np.int64)
