@@ -281,50 +281,37 @@ def _fit_two_regimes(counts: Floats, noise_var: float, quantile: float, stay: fl
 
 _WIDTHS = (1, 3, 9, 27, 81, 243, 729)
 _WINDOWS = (1, 3, 9, 27)
+_FOLDS = 5
 _RIDGE_PENALTY = 1.0
 _NEWTON_STEPS = 10
 _MOST_TICKS = 5000
 """The number of ticks used for training, taken evenly from all, as neighbours are nearly alike."""
 
 
-def truth_learner(outputs: Outputs, knowledge: Knowledge, truth: Ints) -> Floats:
-    """Attack by logistic regression on means of outputs over windows of several widths, one state at a time.
+def truth_learner(outputs: Outputs, knowledge: Knowledge) -> Floats:
+    """An attacker who learns from the truth of other ticks, by logistic regression for one state after the other.
 
-    The prior odds of each tick under the believed chain, given known states, are a feature too. The regression learns
-    from `truth` (n,), -1 where it is held back.
+    Features are means of outputs over windows of several widths, and the prior odds of each tick under the believed
+    chain, given known states. In the attack on one of five contiguous folds, the truth of the fold, and of a tenth of
+    its length on both sides, is held back.
     """
-    prior = knowledge.prior
-    if not (truth >= 0).any():
-        return prior
-    ticks = np.flatnonzero(truth >= 0)
-    ticks = ticks[:: -(-ticks.size // _MOST_TICKS)]
-    posteriors = np.empty_like(prior)
-    for x in range(outputs.states):
-        odds = np.log(np.clip(prior[:, x], 1e-9, 1.0)) - np.log(np.clip(1 - prior[:, x], 1e-9, 1.0))
-        features = np.column_stack([np.ones(outputs.ticks), odds - odds.mean(), *_features(outputs, knowledge, x)])
-        posteriors[:, x] = np.clip(expit(features @ _regression(features[ticks], truth[ticks] == x)), 1e-12, 1.0)
-    return np.asarray(posteriors / posteriors.sum(axis=1, keepdims=True))
-
-
-def cross_validated(attacker: Callable[[Outputs, Knowledge, Ints], Floats], folds: int) -> Attacker:
-    """Wrap an attacker that learns from the truth in a cross-validation over contiguous folds.
-
-    In the attack on a fold, the truth of the fold, and of a tenth of its length on both sides, is held back.
-    """
-
-    def attack(outputs: Outputs, knowledge: Knowledge) -> Floats:
-        truth = knowledge.truth
-        is_silent = not outputs.counts.size if isinstance(outputs, CountOutputs) else not (outputs.symbols >= 0).any()
-        if truth is None or is_silent:
-            return knowledge.prior
-        posteriors = np.empty((outputs.ticks, outputs.states))
-        for fold_begin, fold_end in pairwise(np.linspace(0, outputs.ticks, folds + 1).astype(int)):
-            training_truth, margin = truth.copy(), (fold_end - fold_begin) // 10
-            training_truth[max(0, fold_begin - margin) : fold_end + margin] = -1
-            posteriors[fold_begin:fold_end] = attacker(outputs, knowledge, training_truth)[fold_begin:fold_end]
+    truth, posteriors = knowledge.truth, knowledge.prior.copy()
+    is_silent = not outputs.counts.size if isinstance(outputs, CountOutputs) else not (outputs.symbols >= 0).any()
+    if truth is None or is_silent:
         return posteriors
-
-    return attack
+    true_ticks = np.flatnonzero(truth >= 0)
+    for x in range(outputs.states):
+        prior = knowledge.prior[:, x]
+        odds = np.log(np.clip(prior, 1e-9, 1.0)) - np.log(np.clip(1 - prior, 1e-9, 1.0))
+        features = np.column_stack([np.ones(outputs.ticks), odds - odds.mean(), *_features(outputs, knowledge, x)])
+        for begin, end in pairwise(np.linspace(0, outputs.ticks, _FOLDS + 1).astype(int)):
+            margin = (end - begin) // 10
+            ticks = true_ticks[(true_ticks < begin - margin) | (true_ticks >= end + margin)]
+            if ticks.size:
+                ticks = ticks[:: -(-ticks.size // _MOST_TICKS)]
+                weights = _regression(features[ticks], truth[ticks] == x)
+                posteriors[begin:end, x] = np.clip(expit(features[begin:end] @ weights), 1e-12, 1.0)
+    return np.asarray(posteriors / posteriors.sum(axis=1, keepdims=True))
 
 
 def _features(outputs: Outputs, knowledge: Knowledge, x: int) -> Iterator[Floats]:
@@ -376,7 +363,7 @@ ATTACKERS: dict[str, Attacker] = {
     "learned chain, Viterbi": partial(chain_learner, decode=True),
     "2 learned regimes": partial(chain_learner, regimes=2),
     "3 learned regimes": partial(chain_learner, regimes=3),
-    "supervised": cross_validated(truth_learner, 5),
+    "supervised": truth_learner,
 }
 """The attackers who read symbols."""
 
@@ -384,7 +371,7 @@ COUNT_ATTACKERS: dict[str, Attacker] = {
     "single window": separate_ticks,
     "forward-backward": smoothing,
     "learned levels": level_learner,
-    "supervised": cross_validated(truth_learner, 5),
+    "supervised": truth_learner,
 }
 """The attackers who read counts of windows."""
 
