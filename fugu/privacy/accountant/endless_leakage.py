@@ -117,16 +117,23 @@ class EndlessLeakage:
             if table.max() < threshold or (distance > 2 * self.states**2 and not np.isfinite(table).any()):
                 return
 
-    def _tabulate(self, rate: float) -> None:
-        """Compute quilts as far as they are useful: a further one would cost more than the least known bound."""
+    def _tabulate(self, rate: float, most: int = _MOST_DISTANCE) -> None:
+        """Compute up to `most` quilts, while they are useful: a further one would cost more than the least bound."""
         tables, largest_entries = list(self.quilts), list(self.largest)
         least_bound = float((np.arange(len(largest_entries)) * rate + self.largest).min(initial=np.inf))
-        while len(tables) * rate <= least_bound and (table := next(self._remaining_tables, None)) is not None:
+        while len(tables) < most and len(tables) * rate <= least_bound:
+            if (table := next(self._remaining_tables, None)) is None:
+                break
             least_bound = min(least_bound, len(tables) * rate + float(table.max()))
             tables.append(table)
             largest_entries.append(float(table.max()))
         if len(tables) > len(self.quilts):
             self.quilts, self.largest = np.array(tables), np.array(largest_entries)
+
+    def nearest_quilts(self, most: int) -> Floats:
+        """Return the quilts (n, k, k) of the nearest ticks, up to `most`, or fewer if the kernel has forgotten."""
+        self._tabulate(0.0, most)
+        return self.quilts[:most]
 
     @property
     def states(self) -> int:
@@ -152,7 +159,8 @@ class EndlessLeakage:
         hockey_bound = uniform_bounds(self.states, self.hockey_stick(float(rate.max())))
         return np.minimum(self.quilt_bound(rate), hockey_bound)
 
-    def _step(self, bounds: Floats) -> Floats:
+    def earlier_leakage(self, bounds: Floats) -> Floats:
+        """Return the leakage (k, k) one tick further away, from bounds (k, k) on a tick's loss and leakage together."""
         _, matrix, order = self.blocks[0]
         return step(matrix, order, bounds) + self.error * self._off_diagonal
 
@@ -161,7 +169,7 @@ class EndlessLeakage:
         leakage = np.zeros_like(rate)
         change = shape = checked_leakage = np.zeros_like(rate)
         for step_count in range(min(_MOST_STEPS, _STEP_WORK // self.states**4)):
-            previous_leakage, leakage = leakage, self._step(rate + leakage)
+            previous_leakage, leakage = leakage, self.earlier_leakage(rate + leakage)
             last_change, change = change, leakage - previous_leakage
             if leakage.max() > _LARGEST:
                 return self._unbounded
@@ -174,11 +182,11 @@ class EndlessLeakage:
         else:  # add the remainder of a geometric series
             shrink_factor = min(float(change.max() / max(last_change.max(), 1e-300)), 1.0 - 1e-9)
             leakage = leakage + np.maximum(change, 0.0) * shrink_factor / (1.0 - shrink_factor)
-        limit = self.certify(leakage, lambda bound: self._step(rate + bound))
+        limit = self.certify(leakage, lambda bound: self.earlier_leakage(rate + bound))
         if np.isfinite(limit).all():
             return limit
         # States that exclude one another a tick later do not shrink a uniform increase: raise by the shape as well.
-        return self.certify(leakage, lambda bound: self._step(rate + bound), shape)
+        return self.certify(leakage, lambda bound: self.earlier_leakage(rate + bound), shape)
 
     def certify(self, candidate: Floats, step_of: Step, shape: Floats | float = 0.0) -> Floats:
         """Raise a candidate, by an equal amount for all pairs plus a shape, until one more step does not exceed it.
@@ -286,7 +294,7 @@ class EndlessLeakage:
         memory = memory_bound * self._off_diagonal
         # Raise larger leakages more: states that exclude one another a tick later do not shrink a uniform increase.
         shape = bridge_bound / max(float(bridge_bound.max()), 1e-300)
-        return self.certify(bridge_bound, lambda bound: self._step(rate + bound + memory) + memory, shape)
+        return self.certify(bridge_bound, lambda bound: self.earlier_leakage(rate + bound + memory) + memory, shape)
 
 
 def _bridge_step(transition: Floats, near_column: Floats, far_column: Floats, rate: Floats, leakage: Floats) -> Floats:

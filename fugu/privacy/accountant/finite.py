@@ -166,12 +166,12 @@ class _Member:
 
     @cached_property
     def _past(self) -> EndlessLeakage:
-        support_transition, distribution = self._future.transition, self.chain.stationary_distribution[self._support]
-        if len(support_transition) <= 2:  # two states are their own reversal
+        if self._support.size <= 2:  # two states are their own reversal
             return self._future
-        joint = (distribution[:, None] * support_transition).T
-        backward = joint / joint.sum(axis=1, keepdims=True)
-        return EndlessLeakage(backward, reversal_error(len(support_transition)))
+        reversal = reversed_stationary(MarkovChain(self._future.transition, None))
+        if reversal is None:
+            raise ChainClassError("some step backward in time is too rare for a float")
+        return EndlessLeakage(reversal[1], reversal_error(self._support.size))
 
     def endless_loss(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         if self.rates is not None:

@@ -305,20 +305,18 @@ def _supports(chain: MarkovChain, ticks: int) -> list[Bools]:
 
 def _future_leakages(transition: Floats, rates: Floats, error: float = 0.0) -> Floats:
     """Return the leakage of the future, (n, k, k); `error` is that of the logarithms of the kernel's entries."""
-    order = ratio_order(transition)
     off_diagonal = 1.0 - np.eye(len(transition))
     leakages = np.zeros_like(rates)
-    powers = _Powers(transition)
+    endless = EndlessLeakage(transition, error)
     cost_sums, rounding = _cost_sums(rates)
     for tick in range(len(rates) - 2, -1, -1):
         if tick + 3 <= len(rates) and _equal(rates[tick + 1 : tick + 3]) and _equal(leakages[tick + 1 : tick + 3]):
             leakages[tick] = leakages[tick + 1]
             continue
-        leakage = step(transition, order, rates[tick + 1] + leakages[tick + 1]) + error * off_diagonal
+        leakage = endless.earlier_leakage(rates[tick + 1] + leakages[tick + 1])
         if len(transition) > _QUILT_STATES:
-            quilt_count = min(len(rates) - 1 - tick, _MOST_QUILTS)
-            quilts = powers.tables(quilt_count) + error * off_diagonal
-            near_costs = cost_sums[tick + 1 : tick + 1 + quilt_count] - cost_sums[tick + 1] + rounding
+            quilts = endless.nearest_quilts(min(len(rates) - 1 - tick, _MOST_QUILTS))
+            near_costs = cost_sums[tick + 1 : tick + 1 + len(quilts)] - cost_sums[tick + 1] + rounding
             leakage = np.minimum(leakage, (near_costs[:, None, None] + quilts).min(axis=0))
         remaining_loss = (cost_sums[-1] - cost_sums[tick + 1]) + rounding
         leakages[tick] = np.minimum(leakage, remaining_loss * off_diagonal)
@@ -339,7 +337,7 @@ def _past_from_start(chain: MarkovChain, rates: Floats, supports: list[Bools]) -
     for _ in range(len(rates) - 1):
         distributions.append(distributions[-1] @ chain.transition)
     is_step = chain.transition > 0.0
-    powers = _Powers(chain.transition)
+    powers = [(chain.transition, is_step)]
     cost_sums, rounding = _cost_sums(rates)
     for tick in range(1, len(rates)):
         rows, columns = np.flatnonzero(supports[tick]), np.flatnonzero(supports[tick - 1])
@@ -360,45 +358,17 @@ def _past_from_start(chain: MarkovChain, rates: Floats, supports: list[Bools]) -
                 near_cost = cost_sums[tick] - cost_sums[tick - distance + 1] + rounding
                 if near_cost >= leakage.max():
                     break
+                if distance > len(powers):
+                    power, is_possible = powers[-1]
+                    powers.append((np.ascontiguousarray(power @ chain.transition), follow_steps(is_possible, is_step)))
                 origin_states = np.flatnonzero(supports[tick - distance])
-                far_kernel = reversed_kernel(
-                    *powers.power(distance), distributions[tick - distance], rows, origin_states
-                )
+                far_kernel = reversed_kernel(*powers[distance - 1], distributions[tick - distance], rows, origin_states)
                 if far_kernel is not None:
                     leakage = np.minimum(leakage, near_cost + log_ratios(far_kernel) + margin)
         leakage = np.minimum(leakage, cost_sums[tick] + rounding)
         np.fill_diagonal(leakage, 0.0)
         leakages[tick][rows[:, None], rows] = leakage
     return leakages
-
-
-class _Powers:
-    """Powers of a transition matrix and their log-ratio tables, computed when first needed."""
-
-    def __init__(self, transition: Floats) -> None:
-        self._powers = [np.eye(len(transition)), transition]
-        self._possible = [self._powers[0] > 0.0, transition > 0.0]
-        self._tables: list[Floats] = []
-        self._stacked = np.empty((0, *transition.shape))
-
-    def power(self, distance: int) -> tuple[Floats, Bools]:
-        """Return P^distance, and which of its entries are possible."""
-        while len(self._powers) <= distance:
-            self._powers.append(np.ascontiguousarray(self._powers[-1] @ self._powers[1]))
-            self._possible.append(follow_steps(self._possible[-1], self._possible[1]))
-        return self._powers[distance], self._possible[distance]
-
-    def tables(self, table_count: int) -> Floats:
-        """Return (count, k, k) log-ratio tables of P^1, P^2, ...; all infinite if an entry is too rare for a float."""
-        if len(self._stacked) < table_count:
-            while len(self._tables) < table_count:
-                distance = len(self._tables) + 1
-                power, is_possible = self.power(distance)
-                margin = 4.0 * distance * len(power) * UNIT
-                is_vague = bool(np.any(is_possible & (power < TINY)))
-                self._tables.append(np.full_like(power, np.inf) if is_vague else log_ratios(power) + margin)
-            self._stacked = np.array(self._tables)
-        return self._stacked[:table_count]
 
 
 def _equal(pair: Sequence[Floats] | Floats) -> bool:
