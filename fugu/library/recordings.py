@@ -15,7 +15,7 @@ from fugu.contract.errors import FuguError, UsageError, cause
 from fugu.recordings.columns import time_rank
 from fugu.recordings.options import ReadOptions, read_options
 from fugu.recordings.places import place_columns, read_traces
-from fugu.recordings.readings import AS_FOUND, Loaded, Readings, join_readings, load, read_readings
+from fugu.recordings.readings import AS_FOUND, Readings, join_readings, load, read_readings
 from fugu.recordings.summary import Recording
 from fugu.recordings.table import Table
 
@@ -69,8 +69,8 @@ def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> R
     return join_readings(all_readings)
 
 
-def recorded(source: Source, options: ReadOptions) -> Loaded:
-    """Load a recording as a table; return a loaded recording as it is.
+def recorded(source: Source, options: ReadOptions) -> Table:
+    """Load a recording as a table; return a table as it is.
 
     Columns have the same meaning as in a file. An index of times becomes a column `time`; without times, the period
     is the number of seconds between any two rows.
@@ -80,7 +80,7 @@ def recorded(source: Source, options: ReadOptions) -> Loaded:
         FuguError: the file has no known form, or cannot be read.
     """
     match source:
-        case Loaded():
+        case Table():
             return source
         case str() | Path():
             try:
@@ -111,7 +111,7 @@ def recorded(source: Source, options: ReadOptions) -> Loaded:
     return _load("the DataFrame", cells, source.index, options)
 
 
-def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptions) -> Loaded:
+def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptions) -> Table:
     time_columns = [(rank, cell) for cell in cells if (rank := time_rank(cell)) is not None]
     times = options.time or min(time_columns, default=(0, None))[1]
     has_dates = hasattr(index, "tz_convert") and type(index).__name__ == "DatetimeIndex"
@@ -128,8 +128,8 @@ def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptio
     if not length:
         raise FuguError(f"{name} has no rows")
     changes = None if has_times else False
-    table = Table(name, "a table in memory", cells, range(1, length + 1), time=times, changes=changes)
-    return Loaded(table, has_times=has_times)
+    lines = range(1, length + 1)
+    return Table(name, "a table in memory", cells, lines, time=times, changes=changes, has_times=has_times)
 
 
 def _texts(column_values: Iterable[Any], column: str, are_times: bool = False) -> list[str]:

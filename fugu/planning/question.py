@@ -32,7 +32,8 @@ from fugu.contract.stretches import stretch_ticks
 from fugu.planning.errors import PlanningError, TooShortError
 from fugu.planning.states import MOST_MISSING, states_of
 from fugu.recordings.places import place_columns
-from fugu.recordings.readings import Loaded, Readings
+from fugu.recordings.readings import Readings
+from fugu.recordings.table import Table
 
 __all__ = [
     "LATENCY_SECONDS",
@@ -162,7 +163,7 @@ class Question:
     missing: Literal["ignore"] | None = None
     cell: float | None = None
 
-    def of_places(self, recording: Loaded, column: str | None) -> bool:
+    def of_places(self, recording: Table, column: str | None) -> bool:
         """True if the question is about places: it says so, or it is open and the recording holds places."""
         other = self.want or column or self.states or self.baseline or self.threshold is not None
         return self.want == "place" or self.cell is not None or (not other and place_columns(recording) is not None)

@@ -11,7 +11,7 @@ from fugu.contract.errors import FuguError
 from fugu.recordings.clock import clock_of, floats
 from fugu.recordings.columns import BOUNDARIES, column_missing, is_missing, marks_of, no_time, select_rows, time_of
 from fugu.recordings.options import ReadOptions
-from fugu.recordings.readings import Facts, Loaded, Recorded, facts_of, load
+from fugu.recordings.readings import Facts, Recorded, facts_of, load
 from fugu.recordings.rules import Evidence, raise_question
 from fugu.recordings.table import Table
 from fugu.recordings.ticks import look_at, sort_rows, steps_of
@@ -67,11 +67,10 @@ class Traces(NamedTuple):
         return np.empty(0) if self.times is None else _steps(self.times, self.trace)
 
 
-def place_columns(loaded: Loaded) -> tuple[str, str] | None:
+def place_columns(table: Table) -> tuple[str, str] | None:
     """Return the names of the columns of latitude and longitude; None unless the recording has both."""
     latitude, longitude = (
-        next((column for column in loaded.table.columns if column.lower() in names), None)
-        for names in (_LATITUDE, _LONGITUDE)
+        next((column for column in table.columns if column.lower() in names), None) for names in (_LATITUDE, _LONGITUDE)
     )
     return None if latitude is None or longitude is None else (latitude, longitude)
 
@@ -86,10 +85,10 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         FuguError: a column is missing, or a row holds no place on earth. The error names the row, never a value.
         QuestionError: the recording can be read in more than one way.
     """
-    loaded = load(recording, options)
-    table, row_filter = select_rows(loaded.table, options)
-    if (names := place_columns(loaded)) is None:
-        latitudes = [column for column in loaded.table.columns if column.lower() in _LATITUDE]
+    all_rows = load(recording, options)
+    table, row_filter = select_rows(all_rows, options)
+    if (names := place_columns(table)) is None:
+        latitudes = [column for column in table.columns if column.lower() in _LATITUDE]
         raise column_missing(table, "lon" if latitudes else "lat")
     time = time_of(table, options.time)
     clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
@@ -124,7 +123,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         rows=len(is_absent),
         missing=missing,
         source=table.file,
-        facts=facts_of(loaded, table, row_filter, evidence)._replace(missing={"": missing} if missing else {}),
+        facts=facts_of(all_rows, table, row_filter, evidence)._replace(missing={"": missing} if missing else {}),
         columns=names,
         notes=notes,
     )

@@ -34,18 +34,7 @@ from fugu.recordings.values import Cells, Values, are_names, present_in, values_
 if TYPE_CHECKING:
     from fugu.chains.arrays import Bools, Floats, Ints
 
-__all__ = [
-    "AS_FOUND",
-    "Facts",
-    "Kind",
-    "Loaded",
-    "Readings",
-    "Recorded",
-    "facts_of",
-    "join_readings",
-    "load",
-    "read_readings",
-]
+__all__ = ["AS_FOUND", "Facts", "Kind", "Readings", "Recorded", "facts_of", "join_readings", "load", "read_readings"]
 
 Kind = Literal["numbers", "levels", "on/off", "names"]
 """Numbers; at most 8 different whole numbers; two names, or 0 and 1; more than two names."""
@@ -60,18 +49,7 @@ AS_FOUND = ReadOptions()
 """Options of a recording that is read without any answer of the user."""
 
 
-class Loaded(NamedTuple):
-    """A recording as a table of text; `path` is its file, None without one.
-
-    `has_times` is False if only the period gives the time between rows.
-    """
-
-    table: Table
-    path: Path | None = None
-    has_times: bool = True
-
-
-Recorded = Path | Loaded
+Recorded = Path | Table
 """A recording: the path of its file, or its table."""
 
 
@@ -166,18 +144,18 @@ class Readings(NamedTuple):
         return present_in(self.values)
 
 
-def load(recording: Recorded, options: ReadOptions) -> Loaded:
-    """Read the table of text of a recording; return a loaded recording as it is.
+def load(recording: Recorded, options: ReadOptions) -> Table:
+    """Read the table of text of a recording; return a table as it is.
 
     Raises:
         FuguError: the file is of no known form, is broken, or has no wanted row.
         OSError: the file cannot be read.
     """
-    if isinstance(recording, Loaded):
+    if isinstance(recording, Table):
         return recording
     row_filter = dict(options.only)
     try:
-        return Loaded(read_table(File(recording), row_filter), recording)
+        return read_table(File(recording), row_filter)
     except FuguError as error:
         if not row_filter or not str(error).endswith("has no rows"):
             raise
@@ -195,26 +173,25 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
         QuestionError: the recording can be read in more than one way.
         OSError: the file cannot be read.
     """
-    source = load(recording, options)
+    table = load(recording, options)
     try:
         with without_collection():
-            return _interpret(source, options)
+            return _interpret(table, options)
     except UsageError:
         raise
     except FuguError as error:
-        name = source.table.file
-        raise error if str(error).startswith(name) else FuguError(f"{name}: {error}") from None
+        raise error if str(error).startswith(table.file) else FuguError(f"{table.file}: {error}") from None
 
 
-def facts_of(recording: Loaded, table: Table, row_filter: Chosen, evidence: Evidence) -> Facts:
-    """Return facts of a recording from its columns and times, before its readings are put on ticks."""
+def facts_of(recording: Table, table: Table, row_filter: Chosen, evidence: Evidence) -> Facts:
+    """Return facts of a recording from its chosen rows, `table`, before its readings are put on ticks."""
     time, clock, options, zone = evidence.time, evidence.clock, evidence.options, ""
     if clock is not None and clock.dated:
         zone = str(options.zone or "UTC, as none is written") if clock.naive else ", ".join(clock.offsets) or "UTC"
     return Facts(
-        form=recording.table.form,
+        form=table.form,
         rows=len(table.lines),
-        rows_in_file=len(recording.table.lines),
+        rows_in_file=len(recording.lines),
         column=evidence.column,
         only=row_filter,
         time=None if time is None else time.name,
@@ -227,9 +204,9 @@ def facts_of(recording: Loaded, table: Table, row_filter: Chosen, evidence: Evid
     )
 
 
-def _interpret(recording: Loaded, options: ReadOptions) -> Readings:
+def _interpret(recording: Table, options: ReadOptions) -> Readings:
     """Choose the columns of times and readings of a table, and put its readings on ticks."""
-    table, row_filter = select_rows(recording.table, options)
+    table, row_filter = select_rows(recording, options)
     time = time_of(table, options.time)
     time_columns = () if time is None else time.columns
     column = value_of(table, options.column, (*time_columns, *table.keys))

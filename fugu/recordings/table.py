@@ -56,6 +56,8 @@ class Table(NamedTuple):
     plain: bool = False
     """True if an agent can replay the file without conversion."""
     notes: tuple[str, ...] = ()
+    has_times: bool = True
+    """False if only the period gives the time between rows."""
 
     def at(self, rows: Sequence[int]) -> Table:
         """Return a table of the rows with these indices."""
