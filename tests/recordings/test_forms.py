@@ -437,6 +437,17 @@ def test_xml_in_an_encoding_that_is_not_read_is_refused(tmp_path: Path, encoding
     refused(r"^export\.xml: line 1 is no XML", path)
 
 
+def test_the_heart_rate_behind_the_time_of_a_point_is_no_part_of_the_time(tmp_path: Path) -> None:
+    """The time of every such point was "2026-03-01T10:00:00Z 120", which is no time: the track was refused."""
+    points = "".join(
+        f'<trkpt lat="50.{minute}" lon="8"><time>\n 2026-03-01T10:0{minute}:00Z </time><ele>5</ele>'
+        "<extensions><x:hr>120</x:hr></extensions></trkpt>"
+        for minute in range(3)
+    )
+    (tmp_path / "run.gpx").write_text(f'<gpx xmlns:x="y"><trk><trkseg>{points}</trkseg></trk></gpx>')
+    assert read(tmp_path / "run.gpx").columns["time"] == [f"2026-03-01T10:0{minute}:00Z" for minute in range(3)]
+
+
 def test_an_export_whose_header_has_other_signs_than_its_rows_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "history.csv"
     path.write_text("entity_id;state;last_changed\n" + "sensor.hall,21,2026-03-01T00:00:00\n" * 40)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 from xml.parsers import expat
 
 from fugu.contract.errors import FuguError
@@ -17,64 +17,49 @@ _BLOCK = 1 << 16
 _MOST_DEPTH, _MOST_TIME = 100, 40
 
 
-class _Reader:
-    """A handler of XML elements that collects rows; names of elements have no namespace."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[int, dict[str, str]]] = []
-        self.parser = expat.ParserCreate()
-        self.parser.buffer_text = True
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        """Handle the beginning of an element."""
-
-    def end(self, name: str) -> None:
-        """Handle the end of an element."""
-
-    def text(self, text: str) -> None:
-        """Handle text inside an element."""
-
-    def row(self, **cells: str) -> None:
-        """Add a row, with the number of the current line."""
-        self.rows.append((self.parser.CurrentLineNumber, cells))
-
-
 class _EntityError(Exception):
     """The file declares an entity, or is nested too deep."""
 
 
-def _read_rows(file: File, form: str, reader: _Reader) -> Iterator[tuple[int, dict[str, str]]]:
-    """Return the rows of a file one by one.
+_Event = tuple[int, Literal["start", "text", "end"], str, Any]
+"""The line and the kind of an event, its element's name without a namespace, and the attributes or the text."""
+
+
+def _events(file: File, form: str) -> Iterator[_Event]:
+    """Return the beginnings and ends of a file's elements, and the texts inside them, one by one.
 
     Raises:
         FuguError: the file is broken, declares entities, or is nested too deep.
     """
-    depth = 0
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    open_names: list[str] = []
+    events: list[_Event] = []
 
     def refuse(*_: Any) -> int:
         raise _EntityError
 
     def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal depth
-        depth += 1
-        if depth > _MOST_DEPTH:
+        open_names.append(name.rpartition(":")[2])
+        if len(open_names) > _MOST_DEPTH:
             raise _EntityError
-        reader.start(name.rpartition(":")[2], attributes)
+        events.append((parser.CurrentLineNumber, "start", open_names[-1], attributes))
 
-    def end(name: str) -> None:
-        nonlocal depth
-        depth -= 1
-        reader.end(name.rpartition(":")[2])
+    def add_text(text: str) -> None:
+        if not text.isspace():
+            events.append((parser.CurrentLineNumber, "text", open_names[-1], text))
 
-    parser = reader.parser
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, reader.text
+    def end(_name: str) -> None:
+        events.append((parser.CurrentLineNumber, "end", open_names.pop(), None))
+
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, add_text
     parser.EntityDeclHandler = parser.ExternalEntityRefHandler = refuse
     with file.binary() as binary:
         try:
             while block := binary.read(_BLOCK):
                 parser.Parse(block)
-                yield from reader.rows
-                reader.rows.clear()
+                yield from events
+                events.clear()
             parser.Parse(b"", True)
         except _EntityError:
             raise FuguError(
@@ -85,60 +70,46 @@ def _read_rows(file: File, form: str, reader: _Reader) -> Iterator[tuple[int, di
             raise FuguError(f"{file.name}: line {parser.CurrentLineNumber} is no XML: export it again") from None
 
 
-class _Health(_Reader):
-    def __init__(self, wanted_type: str | None) -> None:
-        super().__init__()
-        self._wanted = wanted_type
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        if name == "Record":
-            kind = re.sub(r"^HK(Quantity|Category)TypeIdentifier", "", attributes.get("type", ""))
-            if self._wanted in (None, kind):
-                time, value, source = (attributes.get(key, "") for key in ("startDate", "value", "sourceName"))
-                self.row(time=time, value=re.sub(r"^HKCategoryValue", "", value), type=kind, source=source)
-
-
 def _read_health(file: File, row_filter: RowFilter) -> Table:
     """Read the records of the wanted type, or of all types."""
-    blocks = in_blocks(_read_rows(file, "Apple Health's export", _Health(row_filter.get("type"))))
-    return table_of("Apple Health's export", file, blocks, time="time", value="value", keys=("type", "source"))
+
+    def rows() -> Iterator[tuple[int, dict[str, str]]]:
+        for line, event, name, attributes in _events(file, "Apple Health's export"):
+            if event == "start" and name == "Record":
+                kind = re.sub(r"^HK(Quantity|Category)TypeIdentifier", "", attributes.get("type", ""))
+                if row_filter.get("type") in (None, kind):
+                    time, value, source = (attributes.get(key, "") for key in ("startDate", "value", "sourceName"))
+                    value = re.sub(r"^HKCategoryValue", "", value)
+                    yield line, {"time": time, "value": value, "type": kind, "source": source}
+
+    table_fields = {"time": "time", "value": "value", "keys": ("type", "source")}
+    return table_of("Apple Health's export", file, in_blocks(rows()), **table_fields)
 
 
 APPLE_HEALTH = Form(begins(rb"\s*<.*HealthData"), _read_health)
 """Records of export.xml; `type` is the quantity, as HeartRate, `source` the device."""
 
 
-class _Track(_Reader):
-    def __init__(self) -> None:
-        super().__init__()
-        self._place: dict[str, str] | None = None
-        self._segment = 0
-        self._time: str | None = None
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        match name:
-            case "trkseg":
-                self._segment += 1
-            case "trkpt":
-                self._place, self._time = {key: attributes.get(key, "") for key in ("lat", "lon")}, None
-            case "time" if self._place is not None:
-                self._time = ""
-
-    def text(self, text: str) -> None:
-        if self._place is not None and self._time is not None and len(self._time) < _MOST_TIME:
-            self._time += text[:_MOST_TIME]
-
-    def end(self, name: str) -> None:
-        if name == "trkpt" and self._place is not None:
-            self.row(time=(self._time or "").strip()[:_MOST_TIME], **self._place, seg=str(self._segment))
-            self._place = self._time = None
-        elif self._place is not None and name == "time":
-            self._time = (self._time or "").strip() + " "
-
-
 def _read_gpx(file: File, _row_filter: RowFilter) -> Table:
     """Read the points of all tracks, with their segments' numbers."""
-    table = table_of("GPX", file, in_blocks(_read_rows(file, "GPX", _Track())))
+
+    def rows() -> Iterator[tuple[int, dict[str, str]]]:
+        segment, time, place = 0, "", dict[str, str]()
+        for line, event, name, content in _events(file, "GPX"):
+            match event, name:
+                case "start", "trkseg":
+                    segment += 1
+                case "start", "trkpt":
+                    time, place = "", {key: content.get(key, "") for key in ("lat", "lon")}
+                case "start", "time":
+                    time = ""
+                case "text", "time" if place:
+                    time = (time + content).lstrip()[:_MOST_TIME]
+                case "end", "trkpt":
+                    yield line, {"time": time.strip(), **place, "seg": str(segment)}
+                    place = {}
+
+    table = table_of("GPX", file, in_blocks(rows()))
     if not any(table.columns["time"]):
         raise FuguError(f"{file.name} is a route without times: record a track, whose points have them")
     return table._replace(time="time")
