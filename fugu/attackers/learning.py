@@ -292,8 +292,8 @@ def truth_learner(outputs: Outputs, knowledge: Knowledge) -> Floats:
     """An attacker who learns from the truth of other ticks, by logistic regression for one state after the other.
 
     Features are means of outputs over windows of several widths, and the prior odds of each tick under the believed
-    chain, given known states. In the attack on one of five contiguous folds, the truth of the fold, and of a tenth of
-    its length on both sides, is held back.
+    chain, given known states. Each of five contiguous folds is attacked without its own truth, and without that of a
+    tenth of its length on both sides.
     """
     truth, posteriors = knowledge.truth, knowledge.prior.copy()
     is_silent = not outputs.counts.size if isinstance(outputs, CountOutputs) else not (outputs.symbols >= 0).any()
