@@ -407,8 +407,11 @@ def _with_checksums(schema: str) -> tuple[str, frozenset[tuple[str, str, str]]]:
             for (table,) in db.execute(_TABLES).fetchall()
         }
     script = re.sub(
-        r"CREATE TABLE (\w+) \(",
-        lambda match: f"{match[0]}record_sum INTEGER AS (record_sum({columns[match[1]]})) STORED, ",
+        r"CREATE TABLE (\w+) \(([^;]*)\)(\s+WITHOUT ROWID)?;",
+        lambda match: (
+            f"CREATE TABLE {match[1]} (record_sum INTEGER AS (record_sum({columns[match[1]]})) STORED, {match[2]}) "
+            f"{'WITHOUT ROWID, ' if match[3] else ''}STRICT;"
+        ),
         schema,
     )
     for table, column_names in columns.items():

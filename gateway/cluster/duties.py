@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import partial
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.topics import topic_of
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Broker
 from gateway.cluster.shard_watch import ShardChannel, ShardWatch, channel_of
 from gateway.config import GatewayConfig
-from gateway.estimates.catalogue import Catalogue
-from gateway.loop.duties import Alone, Loop, NotArrangedError, frame_topics
+from gateway.health.monitor import Monitor
+from gateway.loop.duties import Alone, NotArrangedError, frame_topics
+from gateway.loop.inbox import Usage
 from gateway.loop.recorder import Recorder
 from gateway.loop.release_part import Releasing
-from gateway.parts import Message, Part
+from gateway.parts import Loop, Message, Part
 from gateway.releases.inputs import Question
 from gateway.releases.schedule import NewestTicks, NotKnownError, StoreProgress
 from gateway.store.coverage import Coverage, Shifts
@@ -89,13 +89,13 @@ class OneShard(_Sharing):
             owner_words = f"{shards} shards" if shards > 1 else "one process"
             raise NotArrangedError(f"shard {self._shard} waits: {owner_words} may have the devices now")
 
-    def open(self, loop: Loop) -> Recorder | None:
+    def open(self, loop: Loop, monitor: Monitor, usage: Usage) -> Recorder | None:
         """Make the parts that take the frames of the shard's devices."""
         channel = self._open_channel()
         beat_channel = self._open_channel(Lease(f"beats-{self._shard.index}", take=True))
-        self.says_to = partial(beat_channel.beat, self._shard.index)
-        recorder, _ = self._add_frame_parts(loop, channel.needed_ticks, lambda: channel.is_known)
-        loop.parts.append(OwnDevices(self._shard, loop.store, loop.link, loop.catalogue, loop.counters))
+        monitor.tell = partial(beat_channel.beat, self._shard.index)
+        recorder = self._add_frame_parts(loop, monitor, usage, channel.needed_ticks, lambda: channel.is_known)
+        loop.parts.append(OwnDevices(loop, self._shard))
         return recorder
 
 
@@ -188,39 +188,36 @@ class WholeFleet(_Sharing):
 
     def details(self) -> dict[str, object]:
         """The missing shards under `missing`, for the gateway's status."""
-        indices = () if self.elsewhere is None else self.elsewhere.missing
-        return {"missing": [f"shard {index}/{self._shards}" for index in indices]}
+        return {"missing": [f"shard {index}/{self._shards}" for index in self._shard_watch.missing]}
 
     def arrange(self, store: Store) -> None:
         """Let this number of shards share the devices from now on, and no other processes. Raises DatabaseError."""
         store.arrange(self._shards, lambda: self._seal(store))
 
-    def open(self, loop: Loop) -> Recorder | None:
+    def open(self, loop: Loop, monitor: Monitor, usage: Usage) -> Recorder | None:
         """Make the parts of which a site has one, and the watch over the shards. Return `None`: shards take frames."""
-        settings, catalogue = self._settings, loop.catalogue
-        catalogue.retire(loop.store.policy_documents())
+        settings = self._settings
+        loop.catalogue.retire(loop.store.policy_documents())
         channel = self._open_channel(Lease("fleet", take=True))
         channel.begin()
         loop.link.unsubscribe(frame_topics(settings.fleet))  # an earlier session may have subscribed to all frames
         watch_channel = ShardChannel(channel_of(settings.store))
-        self.elsewhere = shard_watch = ShardWatch(watch_channel, self._shards, loop.counters)
+        self._shard_watch = shard_watch = ShardWatch(watch_channel, self._shards, loop.counters)
+        monitor.elsewhere = shard_watch
         self.resources.callback(shard_watch.stop)
         progress = FleetProgress(loop.store, self._shards, lambda: shard_watch.missing)
-        self._add_site_parts(loop, loop.make_monitor([]), lambda: progress)
-        loop.parts.append(ShardReader(loop.store, channel, progress, self._releasing))
+        self._add_site_parts(loop, lambda: progress)
+        loop.parts.append(ShardReader(loop, channel, progress, self._releasing))
         shard_watch.start()
         return None
 
 
 class OwnDevices(Part):
-    """Subscribes to a shard's devices. `counters` counts `strays`: messages of other shards' devices."""
+    """Subscribes to a shard's devices. The loop's counters count `strays`: messages of other shards' devices."""
 
-    def __init__(self, shard: Shard, store: Store, link: Link, catalogue: Catalogue, counters: Counter[str]) -> None:
+    def __init__(self, loop: Loop, shard: Shard) -> None:
+        super().__init__(loop)
         self._shard = shard
-        self._store = store
-        self._link = link
-        self._catalogue = catalogue
-        self._counters = counters
         self._subscribed: set[str] = set()
         self._strays: set[str] = set()
         self.renew()
@@ -236,7 +233,7 @@ class OwnDevices(Part):
         self._counters["strays"] += 1
         if device not in self._strays and len(self._strays) < _MOST_STRAYS:
             self._strays.add(device)
-            self._link.unsubscribe(_topics(self._catalogue.fleet, device))
+            self._link.unsubscribe(_topics(self._fleet, device))
         return True
 
     def connected(self, *, begun_anew: bool) -> None:
@@ -246,12 +243,12 @@ class OwnDevices(Part):
     def renew(self) -> None:
         """Subscribe to devices that are new in the catalogue."""
         new_devices = [device for device in self._catalogue.names() if device not in self._subscribed]
-        self._link.subscribe(topic for device in new_devices for topic in _topics(self._catalogue.fleet, device))
+        self._link.subscribe(topic for device in new_devices for topic in _topics(self._fleet, device))
         self._subscribed.update(new_devices)
 
     def pump(self, *, idle: bool = False) -> None:
         """Raise FileLostError if another process has the shard's lease, even while no device sends anything."""
-        self.due = time.monotonic() + _LOOK_SECONDS
+        self.due = self._seconds() + _LOOK_SECONDS
         self._store.check()
 
 
@@ -259,23 +256,21 @@ def _topics(fleet: str, device: str) -> tuple[str, ...]:
     return (*frame_topics(fleet, device), topic_of("status", fleet, device))
 
 
-@dataclass(eq=False)
 class ShardReader(Part):
     """Reads what shards have stored, and writes for them the first ticks that releases still need.
 
-    The channel belongs to the worker's thread. The progress is that of all shards. Without releases, `_releasing` is
+    The channel belongs to the worker's thread. The progress is that of all shards. Without releases, `releasing` is
     `None`.
     """
 
-    _store: Store
-    _channel: ShardChannel
-    _progress: FleetProgress
-    _releasing: Releasing | None
-    _needed_ticks: dict[tuple[str, str], int] | None = None
+    def __init__(self, loop: Loop, channel: ShardChannel, progress: FleetProgress, releasing: Releasing | None) -> None:
+        super().__init__(loop)
+        self._channel, self._progress, self._releasing = channel, progress, releasing
+        self._needed_ticks: dict[tuple[str, str], int] | None = None
 
     def pump(self, *, idle: bool = False) -> None:
         """Read what shards have stored, and write needed ticks. FileLostError if another process has a lease."""
-        self.due = time.monotonic() + _LOOK_SECONDS
+        self.due = self._seconds() + _LOOK_SECONDS
         self._store.check()
         self._channel.check()
         if self._releasing is not None:

@@ -32,7 +32,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.entries import Document, RegistryError
 from gateway.fleet.keys import Root, decrypt_key, read_passphrase, read_private
 from gateway.fleet.registry import Device, Registry
-from gateway.health.contradictions import Stopping
+from gateway.parts import Registered, Stopping
 
 __all__ = ["Enrolled"]
 
@@ -198,7 +198,7 @@ class Signer:
         return sign(kind, payload, [self._key]).encode()
 
 
-class Enrolled:
+class Enrolled(Registered):
     """The enrolled devices of a fleet, followed in the registry by one thread.
 
     `counters` counts `documents_taken`, `documents_refused` and `fleet_errors`. `roots` has every root document with
@@ -275,5 +275,5 @@ class Enrolled:
     def table_bytes(self, device: str, stream: str, table: TimedTable) -> bytes:
         """Return the bytes of a table for a device: signed, if the device is enrolled."""
         if self.signer is None or device not in self._device_keys:
-            return table.encode()
+            return super().table_bytes(device, stream, table)
         return self.signer.table(device, stream, table)

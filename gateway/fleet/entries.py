@@ -113,6 +113,7 @@ class PolicyReport(NamedTuple):
 
     Attributes:
         version: the judged version; 0 for a document that is not in this registry or, if accepted, for none.
+        stale: whether the device says that it has heard of no new document for too long.
         in_force: the version that the device says is in force, 0 for none; `None` if it does not say.
     """
 

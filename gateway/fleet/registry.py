@@ -29,7 +29,6 @@ from gateway.fleet.entries import (
     Due,
     Event,
     FleetError,
-    Outcome,
     PolicyReport,
     Refusal,
     RegistryError,
@@ -88,7 +87,7 @@ MOST_REFUSALS = 1000
 _COLUMNS = (
     "name, (SELECT group_concat(in_group) FROM members WHERE device=name), last_seen_us, online, "
     "outbox_depth, codes, agent_version, w.version, w.since_us, w.published, "
-    "r.in_force, r.version, r.outcome, r.reason, r.since_us, r.stale"
+    "r.device, r.version, r.outcome, r.reason, r.since_us, r.stale, r.in_force"
 )
 _DEVICES = f"SELECT {_COLUMNS} FROM devices LEFT JOIN desired w ON w.device=name "
 _DEVICES += "LEFT JOIN reported r ON r.device=name"
@@ -103,31 +102,13 @@ class Desired(NamedTuple):
     published: bool
 
 
-class Reported(NamedTuple):
-    """A device's last report about documents.
-
-    Attributes:
-        in_force: the version that it says is in force, 0 for none; `None` if it never said so.
-        version, outcome, reason: its newest answer; version 0 is a document that is not in this registry or, if
-            accepted, no document at all.
-        since_us: when this answer first came.
-        stale: whether it says that it has heard of no new document for too long.
-    """
-
-    in_force: int | None
-    version: int
-    outcome: Outcome
-    reason: str
-    since_us: int
-    stale: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Device:
     """A device, with all that the registry has about it.
 
     `last_seen_us` is the last time when it was connected, 0 if never; `codes` are those of its newest status, separated
-    by spaces.
+    by spaces. `reported` is its newest answer, with the time when this answer first came, and the last version that the
+    device has called in force.
     """
 
     name: str
@@ -138,7 +119,7 @@ class Device:
     codes: str
     agent_version: str
     desired: Desired | None
-    reported: Reported | None
+    reported: PolicyReport | None
 
 
 def lock_path(path: Path) -> Path:
@@ -469,10 +450,10 @@ def _document_of(document_row: Any) -> Document:
 def _device_of(device_row: Any) -> Device:
     name, groups, last_seen_us, online, outbox_depth, codes, agent_version = device_row[:7]
     version, since_us, published = device_row[7:10]
-    in_force, answered_version, outcome, reason, answered_us, stale = device_row[10:16]
+    report = PolicyReport._make(device_row[10:])
     return Device(
         *(name, frozenset(groups.split(",") if groups else ()), last_seen_us, bool(online)),
         *(outbox_depth, codes, agent_version),
         None if version is None else Desired(version, since_us, bool(published)),
-        None if outcome is None else Reported(in_force, answered_version, outcome, reason, answered_us, bool(stale)),
+        None if report.device is None else report._replace(stale=bool(report.stale)),
     )

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain
 
 from fugu.contract.envelope import encode_roots
-from fugu.contract.errors import FuguError, Reason, StatusCode
+from fugu.contract.errors import FuguError, StatusCode
 from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
+from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.trust import FAR_AHEAD_SECONDS
 from fugu.host.clock import synchronised
@@ -32,7 +32,7 @@ from gateway.fleet.enrolled import Enrolled
 from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
 from gateway.fleet.registry import Registry, lock_path
 from gateway.fleet.rollouts import Rollouts
-from gateway.parts import Message, Part
+from gateway.parts import Loop, Message, Part
 
 __all__ = ["FleetService"]
 
@@ -51,17 +51,13 @@ _MOST_STRANGERS = 64
 class FleetService(Part):
     """The service for enrolled devices, used by the gateway's worker. The starting thread makes, starts and closes it.
 
-    `counters` counts `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), `policies_lost` (by
-    the broker, which had them), `fleet_strangers` (messages of devices that are not enrolled), `fleet_dropped`,
-    `fleet_errors`, and every unreadable answer by its reason. `connections` is how often the broker has accepted the
-    operator's connection.
+    The loop's counters count `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), and
+    `policies_lost` (by the broker, which had them). They count `fleet_strangers` (messages of devices that are not
+    enrolled), `fleet_dropped`, `fleet_errors`, and every unreadable answer by its reason. `connections` is how often
+    the broker has accepted the operator's connection.
 
     Args:
         operator: a link with the operator's credentials, for this service only, which subscribes, starts and stops it.
-        link: the gateway's own link, by which devices are heard.
-        seconds_ahead: returns the seconds by which this clock is ahead of the devices', or `None`.
-        hold_alarm: is called with the names that have an alarm about the time: devices, and "" for the gateway.
-        on_refused: is called with device and reason of an unreadable answer.
         is_synchronised: returns whether this clock is synchronised.
 
     Raises RegistryError if the registry does not exist or cannot be opened.
@@ -69,30 +65,20 @@ class FleetService(Part):
 
     def __init__(
         self,
+        loop: Loop,
         files: FleetConfig,
         operator: Link,
-        link: Link,
         enrolled: Enrolled,
-        counters: Counter[str],
-        seconds_ahead: Callable[[], float | None],
-        hold_alarm: Callable[[Iterable[str]], None],
-        on_refused: Callable[[str, Reason], None],
         is_synchronised: Callable[[], bool] = synchronised,
-        *,
-        seconds: Callable[[], float] = time.monotonic,
-        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
+        super().__init__(loop)
         self._registry = Registry(files.registry)
         self._gateway_lock = hold_file(lock_path(files.registry))
         self._rollouts = Rollouts(self._registry)
-        self._fleet = fleet = self._registry.fleet
-        self._operator, self._link = operator, link
-        self._enrolled, self._counters = enrolled, counters
+        self._operator, self._enrolled = operator, enrolled
         self._chain = encode_roots([payload for _, payload in enrolled.roots])
         self._trusts_clock = files.trusted_clock
-        self._seconds_ahead, self._hold_alarm = seconds_ahead, hold_alarm
-        self._on_refused, self._is_synchronised = on_refused, is_synchronised
-        self._seconds, self._now_us = seconds, now_us
+        self._is_synchronised = is_synchronised
         self._strangers: set[str] = set()
         self._sightings: dict[str, list[Sighting]] = {}
         self._reports: dict[str, tuple[PolicyStatus, int]] = {}
@@ -107,8 +93,8 @@ class FleetService(Part):
         self._has_compared = False
         self._clock_doubt = ""
         self._doubting_devices: set[str] = set()
-        self.topics = topic_of("status", fleet, "+"), topic_of("policy_status", fleet, "+")
-        operator.subscriptions = (topic_of("policy_set", fleet, "+"),)
+        self.topics = topic_of("status", self._fleet, "+"), topic_of("policy_status", self._fleet, "+")
+        operator.subscriptions = (topic_of("policy_set", self._fleet, "+"),)
         operator.on_connected = self._operator_connected
         operator.on_message = self._note_held
         operator.on_published = lambda message_id, accepted: self._acknowledgements.append((message_id, accepted))
@@ -159,7 +145,7 @@ class FleetService(Part):
         except FuguError as error:
             self._counters[error.reason] += 1
             if message.payload:  # an empty one is an operator's, to clear the topic
-                self._on_refused(device, error.reason)
+                self._monitor.note_refusal(device, error.reason)
             return
         if self._may_be_enrolled(device):
             self._reports[device] = answer, self._now_us()
@@ -194,7 +180,8 @@ class FleetService(Part):
                     _log.error("rollouts wait: %s", error)
         self._publish_root()
         self._publish_time(now)
-        self._hold_alarm([*([""] if self._clock_doubt else []), *sorted(self._doubting_devices)])
+        gateway_names = [""] if self._clock_doubt else []
+        self._monitor.hold(AlarmCode.CLOCK, [*gateway_names, *sorted(self._doubting_devices)])
 
     def _write_arrivals(self) -> None:
         """Write acknowledgements, statuses and answers since the last step into the registry."""
@@ -299,7 +286,7 @@ class FleetService(Part):
 
     def _doubt_clock(self) -> str:
         """Return why this machine's clock may be wrong, or '': devices could not go back from a signed time."""
-        offset, reason = self._seconds_ahead(), ""
+        offset, reason = self._monitor.clock_ahead(), ""
         if not (self._trusts_clock or self._is_synchronised()):
             reason = "this clock is not synchronised: let NTP set it, or, if it is right, say trusted_clock = true"
         elif offset is not None and abs(offset) > FAR_AHEAD_SECONDS:

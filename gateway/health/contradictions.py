@@ -9,43 +9,25 @@ the stopped version stop no device again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import NamedTuple
 
 from fugu.contract.measure_frames import AnyFrame
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
-from fugu.mqtt import Link
 from gateway.health.monitor import Monitor
-from gateway.parts import Part
-from gateway.store.store import Store
+from gateway.parts import Loop, Part, Stopping
 
-__all__ = ["Contradictions", "Stopping"]
+__all__ = ["Contradictions"]
 
 
 _LOOK_SECONDS = 1.0
 
 
-class Stopping(NamedTuple):
-    """The means of stopping devices: `sign` returns the signed stop of a device, up to a version of policy documents.
-
-    `newest` returns the version of the fleet's newest policy document, `in_force` by device the version that the device
-    has reported, or 0.
-    """
-
-    sign: Callable[[str, int], bytes]
-    newest: Callable[[], int]
-    in_force: Callable[[], dict[str, int]]
-
-
 class Contradictions(Part):
     """Notes conflicts, and stops devices for them; used by the worker. With `stopping` `None`, no device is stopped."""
 
-    def __init__(self, fleet: str, store: Store, link: Link, monitor: Monitor, stopping: Stopping | None) -> None:
-        self._fleet = fleet
-        self._conflicts = store.conflicts
-        self._link = link
-        self._monitor = monitor
+    def __init__(self, loop: Loop, monitor: Monitor, stopping: Stopping | None) -> None:
+        super().__init__(loop)
+        self._conflicts = loop.store.conflicts
         self._stopping = stopping
         stops = self._conflicts.stops()
         self._stopped_versions = {device: version for device, (version, _) in stops.items()}

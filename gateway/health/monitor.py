@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -25,6 +26,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.reports import MAX_NAMES, AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import topic_of
 from fugu.host.answering import Answering, ask
+from fugu.host.database import DatabaseError
 from fugu.host.files import CERTIFICATE_DAYS
 from fugu.mqtt import Link
 from gateway.health.findings import KINDS
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
     from gateway.store.journal import Heard
 
-__all__ = ["Alarms", "Elsewhere", "Monitor", "NotRunningError", "Sources", "ask_gateway"]
+__all__ = ["Alarms", "Elsewhere", "Monitor", "NotRunningError", "ask_gateway"]
 
 
 _log = logging.getLogger(__name__)
@@ -178,55 +180,52 @@ class Elsewhere(Protocol):
         """Note the missing processes, and the alarms of the others."""
 
 
-class Sources(NamedTuple):
-    """Sources of a monitor, besides its notes.
-
-    Attributes:
-        known: devices whose frames are stored; they can become silent even without a frame since the start.
-        stuck_seconds: age of a round from which the worker counts as stuck.
-        certificates: returns the ends of certificates, in Unix seconds, by purpose.
-        details: returns further values for the report, such as the size of the store.
-        elsewhere: other processes of the site that this one speaks for; `None` without any.
-        tell: receives this process's brief report, in place of the topic, if another process speaks for it.
-        has_left: whether a device is no longer in the fleet's registry, so that its silence is no alarm.
-    """
-
-    catalogue: Catalogue
-    counters: Counter[str]
-    known: Iterable[str]
-    stuck_seconds: float
-    certificates: Callable[[], Mapping[str, float]]
-    details: Callable[[], Mapping[str, Any]]
-    elsewhere: Elsewhere | None = None
-    tell: Callable[[Mapping[str, Any]], None] | None = None
-    has_left: Callable[[str], bool] = lambda _device: False
-
-
 class Monitor:
     """Watches a gateway from a thread of its own, between `start` and `stop`.
 
-    The socket is beside a store that is a file; for a server, `Server.status_path` has its place. Other threads may
-    read `latest`, the health at the last step. The worker sets `round_began` when it begins a round.
+    The socket is beside `store`, if that is a file; for a server, `Server.status_path` has its place.
+
+    Args:
+        stuck_seconds: age of a round from which the worker counts as stuck.
+        certificates: returns the ends of certificates, in Unix seconds, by purpose.
+        waiting: returns the number of messages that wait for the worker.
+        details: returns further values for the report, such as the size of the store.
+        has_left: whether a device is no longer in the fleet's registry, so that its silence is no alarm.
+
+    Attributes:
+        elsewhere: other processes of the site that this one speaks for, `None` without any; set before `start`.
+        tell: receives this process's brief report, in place of the topic, if another process speaks for it.
+        expected_devices: devices whose frames are stored; they can be silent even without a frame since the start.
+        latest: the health at the last step, for other threads.
+        round_began: when the worker has begun a round.
     """
 
     def __init__(
         self,
-        fleet: str,
         store: Location,
         link: Link,
-        sources: Sources,
+        catalogue: Catalogue,
+        counters: Counter[str],
+        stuck_seconds: float,
+        certificates: Callable[[], Mapping[str, float]],
+        waiting: Callable[[], int],
+        details: Callable[[], Mapping[str, Any]],
+        has_left: Callable[[str], bool] = lambda _device: False,
         seconds: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._fleet = fleet
         self._store = store
         self._link = link
-        self._sources = sources
+        self._catalogue, self._counters, self._has_left = catalogue, counters, has_left
+        self._stuck_seconds = stuck_seconds
+        self._read_certificates, self._count_waiting, self._read_details = certificates, waiting, details
+        self.elsewhere: Elsewhere | None = None
+        self.tell: Callable[[Mapping[str, Any]], None] | None = None
+        self.expected_devices: set[str] = set()
         self._seconds = seconds
         self._wall = wall
         self.alarms = Alarms(seconds, wall)
-        self._expected_devices = set(sources.known)
-        self._in_force = InForce(sources.catalogue)
+        self._in_force = InForce(catalogue)
         self._notes: dict[tuple[AlarmCode, str], tuple[str, int]] = {}
         self._notes_lock = threading.Lock()
         self._held_names: dict[AlarmCode, dict[str, str]] = {}
@@ -260,10 +259,15 @@ class Monitor:
         self._is_ending = True
         if self._thread.is_alive():
             self._thread.join()
-        if self._sources.tell is None:
-            self._link.publish(topic_of("health", self._fleet), Health(online=False).encode(), retain=True)
+        if self.tell is None:
+            self._link.publish(topic_of("health", self._catalogue.fleet), Health(online=False).encode(), retain=True)
         if self._answering is not None:
             self._answering.close()
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages that wait in this process, and in those that it speaks for."""
+        return self._count_waiting() + (0 if self.elsewhere is None else self.elsewhere.inbox)
 
     @property
     def round_age(self) -> float:
@@ -310,7 +314,7 @@ class Monitor:
         """Note each device's newest valid frame."""
         now = self._seconds()
         for device, stream, version, last_tick, shift in newest_frames:
-            policy = self._sources.catalogue.policy(device, stream, version)
+            policy = self._catalogue.policy(device, stream, version)
             end = (policy.clock.epoch_us + (last_tick + 1 - shift) * policy.clock.period_us) / 1e6
             previous = self._newest_frames.get(device)
             limit = max(_SILENT_SECONDS, _SILENT_FRAMES * _frame_seconds(policy))
@@ -349,12 +353,15 @@ class Monitor:
         now = self._seconds()
         if begun_alarms or ended_alarms:
             self._health_due = now
-        if self._sources.tell is not None:
+        if self.tell is not None:
             if now >= self._health_due:
                 self._health_due = now + _BEAT_SECONDS
-                self._sources.tell(self.brief())
+                with suppress(DatabaseError):  # the worker meets and logs the same error
+                    self.tell(self.brief())
         elif self._link.connected and now >= self._health_due:
-            message_id = self._link.publish(topic_of("health", self._fleet), self.latest.encode(), retain=True)
+            message_id = self._link.publish(
+                topic_of("health", self._catalogue.fleet), self.latest.encode(), retain=True
+            )
             self._health_due = now + (_HEALTH_SECONDS if message_id is not None else _ROUND_SECONDS)
 
     def _check_all(self) -> None:
@@ -364,18 +371,18 @@ class Monitor:
         for (code, name), (detail, times) in notes.items():
             self.alarms.note(code, name, detail, times=times)
         for counter, code in _BY_COUNTER.items():
-            counter_value = self._sources.counters[counter]
+            counter_value = self._counters[counter]
             if new_count := counter_value - self._seen_counts.get(counter, 0):
                 self.alarms.note(code, times=new_count)
                 self._seen_counts[counter] = counter_value
         for held_code, names in list(self._held_names.items()):
             for name, detail in names.items():
                 self.alarms.note(held_code, name, detail, times=0)
-        if self.round_age > self._sources.stuck_seconds:
+        if self.round_age > self._stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()
-        if self._sources.elsewhere is not None:
-            self._sources.elsewhere.look(self.alarms, now)
+        if self.elsewhere is not None:
+            self.elsewhere.look(self.alarms, now)
         self._check_certificates(now)
         if not self._link.connected:
             self._connected_since = None
@@ -389,7 +396,7 @@ class Monitor:
 
     def _check_certificates(self, now: float) -> None:
         if now >= self._certificates_due:
-            self._certificates = dict(self._sources.certificates())
+            self._certificates = dict(self._read_certificates())
             self._certificates_due = now + _CERTIFICATES_SECONDS
         for name, end_time in self._certificates.items():
             if end_time - self._wall() < CERTIFICATE_DAYS * 86_400:
@@ -403,14 +410,14 @@ class Monitor:
     def _check_silence(self, now: float, connected_since: float) -> None:
         """Note devices whose last frame is long ago, if the connection has lasted as long."""
         for device, frame in list(self._newest_frames.items()):
-            if now - max(frame.arrival, connected_since) > frame.limit and not self._sources.has_left(device):
+            if now - max(frame.arrival, connected_since) > frame.limit and not self._has_left(device):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
-        self._expected_devices -= {
-            name for name in self._expected_devices if name in self._newest_frames or self._sources.has_left(name)
+        self.expected_devices -= {
+            name for name in self.expected_devices if name in self._newest_frames or self._has_left(name)
         }
         wait_seconds = now - max(self._start_seconds, connected_since)
-        for device in self._expected_devices if wait_seconds > _SILENT_SECONDS else ():
-            policies = [self._in_force.policy(device, stream) for stream in self._sources.catalogue.streams(device)]
+        for device in self.expected_devices if wait_seconds > _SILENT_SECONDS else ():
+            policies = [self._in_force.policy(device, stream) for stream in self._catalogue.streams(device)]
             limits = [_SILENT_FRAMES * _frame_seconds(policy) for policy in policies if policy is not None]
             if limits and wait_seconds > max(limits):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
@@ -419,13 +426,13 @@ class Monitor:
 
     def health(self) -> Health:
         """Return the message of the topic `health`."""
-        counters, elsewhere = self.counters(), self._sources.elsewhere
+        counters = self.counters()
         return Health(
             True,
             int(self._wall()),
             int(self._since),
-            len(self._sources.catalogue.names()),
-            len(self._newest_frames) + (0 if elsewhere is None else elsewhere.heard),
+            len(self._catalogue.names()),
+            len(self._newest_frames) + (0 if self.elsewhere is None else self.elsewhere.heard),
             sum(count for name, count in counters.items() if name.endswith("stored") and name != "not_stored"),
             sum(counters.get(reason, 0) for reason in Reason),
             self.alarms.summary(),
@@ -433,8 +440,7 @@ class Monitor:
 
     def counters(self) -> Counter[str]:
         """Return the counters of this process, with those of the processes that it speaks for."""
-        counters, elsewhere = Counter(dict(self._sources.counters)), self._sources.elsewhere
-        return counters + (Counter() if elsewhere is None else elsewhere.counters())
+        return Counter(dict(self._counters)) + (Counter() if self.elsewhere is None else self.elsewhere.counters())
 
     def brief(self) -> dict[str, Any]:
         """Return a short report for the process that speaks for this one."""
@@ -443,7 +449,8 @@ class Monitor:
             "since": self._since,
             "connected": self._link.subscribed,
             "heard": len(self._newest_frames),
-            "counters": dict(self._sources.counters),
+            "inbox": self.waiting,
+            "counters": dict(self._counters),
             "alarms": alarms[:_MOST_ALARMS],
         }
 
@@ -451,12 +458,12 @@ class Monitor:
         """Return the whole report, for the socket."""
         now, wall = self._seconds(), self._wall()
         devices: dict[str, dict[str, float | None]] = {}
-        for device in self._sources.catalogue.names():
+        for device in self._catalogue.names():
             frame = self._newest_frames.get(device)
             age, delay = (None, None) if frame is None else (round(now - frame.arrival, 1), round(wall - frame.end, 1))
             devices[device] = {"seconds_since_frame": age, "seconds_behind": delay}
         return {
-            "fleet": self._fleet,
+            "fleet": self._catalogue.fleet,
             "uptime_seconds": round(now - self._start_seconds, 1),
             "connected": self._link.subscribed,
             "connection": self._link.last_error,
@@ -465,7 +472,8 @@ class Monitor:
                 {name: getattr(alarm, name) for name in _ALARM_FIELDS} | {"since": int(alarm.since)}
                 for alarm in self.alarms.current()
             ],
-            **self._sources.details(),
+            "inbox": self.waiting,
+            **self._read_details(),
             "devices": devices,
             "counters": dict(sorted(self.counters().items())),
         }

@@ -7,13 +7,9 @@ number, and consults its access list only at delivery: one account can have hund
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
-from gateway.parts import Message, Part
-
-if TYPE_CHECKING:
-    from gateway.estimates.catalogue import Catalogue
+from fugu.contract.reports import AlarmCode
+from gateway.parts import Loop, Message, Part
 
 __all__ = ["CLIENTS_TOPIC", "SHARED_TOPIC", "SharedSubscriptions"]
 
@@ -25,16 +21,15 @@ _MOST_DIGITS = 12
 
 
 class SharedSubscriptions(Part):
-    """Compares two numbers of the broker. `hold_alarm` is called with the alarm's detail by name, {} for no alarm.
+    """Compares two numbers of the broker, and holds the alarm while there are more subscriptions than accounts.
 
     The number of accounts is at least that of the catalogue's devices and the gateway, and at least that of clients.
     """
 
     topics = SHARED_TOPIC, CLIENTS_TOPIC
 
-    def __init__(self, catalogue: Catalogue, hold_alarm: Callable[[Mapping[str, str]], None]) -> None:
-        self._catalogue = catalogue
-        self._hold = hold_alarm
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop)
         self._numbers = dict.fromkeys(self.topics, 0)
         self.due = math.inf
 
@@ -53,4 +48,5 @@ class SharedSubscriptions(Part):
         self.due = math.inf
         accounts = max(len(self._catalogue.names()) + _GATEWAY, self._numbers[CLIENTS_TOPIC])
         shared_count = self._numbers[SHARED_TOPIC]
-        self._hold({"": f"{shared_count:,} of at least {accounts:,} accounts"} if shared_count > accounts else {})
+        details = {"": f"{shared_count:,} of at least {accounts:,} accounts"} if shared_count > accounts else {}
+        self._monitor.hold(AlarmCode.SUBSCRIPTIONS, details)

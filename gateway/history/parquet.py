@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
+from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -207,7 +208,7 @@ class ExportedHistory:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._cached_rows: dict[_Group, dict[tuple[str, str], list[_Rows]]] = {}
+        self._rows = lru_cache(_MAX_CACHED)(partial(_read_rows, folder.name))
         try:
             documents = pq.read_table(folder / "policies", columns=["document"]).column("document").to_pylist()
             policies = [read_policy(text) for text in documents]
@@ -241,18 +242,6 @@ class ExportedHistory:
                     if in_span.any():
                         yield from _split_pieces(stream, *rows[:, in_span])
 
-    def _rows(self, group: _Group) -> dict[tuple[str, str], list[_Rows]]:
-        """Return the rows of a row group by stream; the rows of the last few groups are cached."""
-        if group not in self._cached_rows:
-            if len(self._cached_rows) >= _MAX_CACHED:
-                del self._cached_rows[next(iter(self._cached_rows))]
-            try:
-                self._cached_rows[group] = _read_rows(group)
-            except (OSError, pa.ArrowException) as error:
-                reason = str(error).partition("\n")[0]
-                raise FuguError(f"{group.path.name} in {self._folder.name} cannot be read: {reason}") from None
-        return self._cached_rows[group]
-
     def _read_days(self) -> dict[int, list[_Group]]:
         groups = defaultdict[int, list[_Group]](list)
         for folder in sorted((self._folder / "symbols").glob("date=*")):
@@ -269,19 +258,24 @@ class ExportedHistory:
         return groups
 
 
-def _read_rows(group: _Group) -> dict[tuple[str, str], list[_Rows]]:
+def _read_rows(folder_name: str, group: _Group) -> dict[tuple[str, str], list[_Rows]]:
+    """Return the rows of a row group by stream. FuguError if they cannot be read."""
     rows_of_stream = defaultdict[tuple[str, str], list[_Rows]](list)
-    with pq.ParquetFile(group.path) as file:
-        for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
-            if any(column.null_count for column in batch.columns):
-                raise pa.ArrowInvalid("a row has no value in one of its columns")
-            columns = map(batch.column, _STREAM_COLUMNS)
-            names = [(column.dictionary.to_pylist(), np.asarray(column.indices, dtype=np.int64)) for column in columns]
-            edges = np.flatnonzero(np.any([np.diff(codes) != 0 for _, codes in names], axis=0)) + 1
-            rows = np.stack([np.asarray(batch.column(name).cast(pa.int64()), np.int64) for name in _COLUMNS[2:]])
-            for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
-                device, stream = (texts[codes[low]] for texts, codes in names)
-                rows_of_stream[device, stream].append(rows[:, low:high])
+    try:
+        with pq.ParquetFile(group.path) as file:
+            for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
+                if any(column.null_count for column in batch.columns):
+                    raise pa.ArrowInvalid("a row has no value in one of its columns")
+                columns = map(batch.column, _STREAM_COLUMNS)
+                names = [(column.dictionary.to_pylist(), np.asarray(column.indices, np.int64)) for column in columns]
+                edges = np.flatnonzero(np.any([np.diff(codes) != 0 for _, codes in names], axis=0)) + 1
+                rows = np.stack([np.asarray(batch.column(name).cast(pa.int64()), np.int64) for name in _COLUMNS[2:]])
+                for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
+                    device, stream = (texts[codes[low]] for texts, codes in names)
+                    rows_of_stream[device, stream].append(rows[:, low:high])
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).partition("\n")[0]
+        raise FuguError(f"{group.path.name} in {folder_name} cannot be read: {reason}") from None
     return rows_of_stream
 
 

@@ -17,11 +17,11 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fugu.contract.errors import FuguError, Reason, TopicError, cause
 from fugu.contract.reports import AlarmCode
@@ -31,12 +31,12 @@ from fugu.host.files import certificate_end
 from fugu.mqtt import Link
 from gateway.config import GatewayConfig
 from gateway.estimates.catalogue import Catalogue
-from gateway.health.monitor import Monitor, Sources
-from gateway.loop.duties import Alone, Loop
+from gateway.health.monitor import Monitor
+from gateway.loop.duties import Alone
 from gateway.loop.inbox import Acknowledged, Inbox, Ingest, Usage
 from gateway.loop.publisher import Publisher
 from gateway.loop.recorder import Recorder
-from gateway.parts import Message, Part
+from gateway.parts import Loop, Message, Part, Registered
 from gateway.parts.describe import digest
 from gateway.store.engine import LedgerError, file_bytes
 from gateway.store.journal import Arrivals
@@ -45,7 +45,6 @@ from gateway.store.opening import open_engine
 from gateway.store.store import KIND, Store, StoreError
 
 if TYPE_CHECKING:
-    from gateway.fleet.enrolled import Enrolled
     from gateway.health.metrics import Metrics, Reading
 
 __all__ = ["IDLE_SECONDS", "STUCK_SECONDS", "Gateway", "store_bytes"]
@@ -152,7 +151,7 @@ class Gateway:
         self._unreachable = False
         self._clients = 0
         self._size, self._size_due = 0, float("-inf")
-        self._enrolled: Enrolled | None = None
+        self._registered = Registered()
         self._parts: list[Part] = []
         self._parts_by_call: dict[str, list[Part]] = {}
         self._recorder: Recorder | None = None
@@ -193,11 +192,14 @@ class Gateway:
             if settings.signed is not None:
                 from gateway.fleet.enrolled import Enrolled
 
-                self._enrolled = Enrolled(settings.fleet, settings.signed, catalogue, self.counters)
-            make_monitor = partial(self._make_monitor, catalogue)
+                self._registered = Enrolled(settings.fleet, settings.signed, catalogue, self.counters)
             self._usage = usage = Usage(self._inbox.sender)
-            arguments = self._store, self._link, catalogue, self.counters, usage, self._enrolled
-            self._recorder = recorder = duty.open(Loop(*arguments, make_monitor, self._parts))
+            self._monitor = Monitor(
+                *(duty.status_store, self._link, catalogue, self.counters, STUCK_SECONDS, self._certificates),
+                *(lambda: self._inbox.waiting, self._details, self._registered.has_left),
+            )
+            objects = self._store, self._link, catalogue, self.counters, self._registered, self._monitor, self._parts
+            self._recorder = recorder = duty.open(Loop(*objects), self._monitor, usage)
             self._parts_by_call = {  # by call, the parts that override it
                 call: [part for part in self._parts if getattr(type(part), call) is not getattr(Part, call)]
                 for call in _CALLS
@@ -220,35 +222,18 @@ class Gateway:
         self._check.start()
         self._monitor.start()
 
-    def _make_monitor(self, catalogue: Catalogue, devices: list[str]) -> Monitor:
-        """Make the monitor. It misses `devices`, and each further device once a frame of it has come."""
-        duty = self._duty
-        tell = None if duty.says_to is None else partial(self._tell_brief, duty.says_to)
-        sources = Sources(
-            *(catalogue, self.counters, devices, STUCK_SECONDS, self._certificates, self._details),
-            *(duty.elsewhere, tell, (lambda _device: False) if self._enrolled is None else self._enrolled.has_left),
-        )
-        self._monitor = Monitor(self._settings.fleet, duty.status_store, self._link, sources)
-        return self._monitor
-
-    def _tell_brief(self, listener: Callable[[Mapping[str, Any]], None], brief: Mapping[str, Any]) -> None:
-        """Give a listener the process's brief, whether the worker is alive, and the number of waiting messages."""
-        with suppress(DatabaseError):  # the worker meets and logs the same error
-            listener({**brief, "alive": self.is_alive, "inbox": self._inbox.waiting})
-
     def _is_known_name(self, name: str) -> bool:
         """Return whether a name in a topic is reserved, or is a device's; any thread may call this."""
         if name in RESERVED_DEVICES or self._catalogue is None:  # no message is delivered before there is a catalogue
             return True
-        return self._catalogue.has(name) or (self._enrolled is not None and self._enrolled.has(name))
+        return self._catalogue.has(name) or self._registered.has(name)
 
     def _note_refusal(self, topic: str, reason: Reason) -> None:
         """Note a refused message for the alarms, unless its device is in the registry and only has no policy yet."""
         device = ""
         with suppress(TopicError):  # a large message is refused before its topic is parsed
             device = parse_topic(topic).device
-        is_enrolled = self._enrolled is not None and self._enrolled.has(device)
-        if not (is_enrolled and reason is Reason.UNKNOWN_DEVICE):
+        if not (self._registered.has(device) and reason is Reason.UNKNOWN_DEVICE):
             self._monitor.note_refusal(device, reason)
 
     def _certificates(self) -> dict[str, float]:
@@ -270,29 +255,16 @@ class Gateway:
             self._size, self._size_due = store_bytes(self._settings.store), now + _SIZE_SECONDS
         return self._size
 
-    @property
-    def _waiting(self) -> int:
-        """The number of messages that wait in this process, and in the shards if it speaks for them."""
-        elsewhere = self._duty.elsewhere
-        return self._inbox.waiting + (0 if elsewhere is None else elsewhere.inbox)
-
     def _read_metrics(self) -> Reading:
         from gateway.health.metrics import Reading
 
-        elsewhere = self._duty.elsewhere
-        connected = self._link.connected and (elsewhere is None or not elsewhere.missing)
-        return Reading(
-            *(self._monitor.latest, self._monitor.counters(), connected, self._monitor.round_age),
-            *(self._waiting, self._store_bytes()),
-        )
+        monitor = self._monitor
+        connected = self._link.connected and (monitor.elsewhere is None or not monitor.elsewhere.missing)
+        numbers = monitor.round_age, monitor.waiting, self._store_bytes()
+        return Reading(monitor.latest, monitor.counters(), connected, *numbers)
 
     def _details(self) -> dict[str, object]:
-        details: dict[str, object] = {
-            "inbox": self._waiting,
-            "store_bytes": self._store_bytes(),
-            "estimates_waiting": 0,
-            "next_releases": {},
-        }
+        details: dict[str, object] = {"store_bytes": self._store_bytes(), "estimates_waiting": 0, "next_releases": {}}
         for part in self._parts:
             details |= part.details()
         return details | self._duty.details()
@@ -313,8 +285,7 @@ class Gateway:
         self._store.close()
         while self._parts:
             self._parts.pop().close()
-        if self._enrolled is not None:
-            self._enrolled.close()
+        self._registered.close()
 
     @property
     def is_alive(self) -> bool:
@@ -403,7 +374,7 @@ class Gateway:
         self._inbox.note_costs(usage.seconds)
         self._monitor.note_frequent(AlarmCode.FLOOD, usage.frameless)
         self._monitor.note_frequent(AlarmCode.REPEATS, usage.repeats)
-        if self._enrolled is not None and self._enrolled.refresh():
+        if self._registered.refresh():
             self._call_parts("renew")
         now = time.monotonic()
         for part in self._parts_by_call["pump"]:

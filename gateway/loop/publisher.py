@@ -21,7 +21,6 @@ turns. In its turn a stream gets reports of its newest waiting frames, as many a
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -29,10 +28,9 @@ from datetime import datetime
 from fugu.contract.errors import FuguError
 from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.topics import topic_of
-from fugu.mqtt import Link
 from gateway.estimates.symbols import Reports
 from gateway.loop.recorder import Recorder
-from gateway.parts import Part
+from gateway.parts import Loop, Part
 from gateway.store.journal import Heard, time_us
 from gateway.store.store import Outgoing, Store
 
@@ -110,10 +108,8 @@ _FORGET_EVERY = 500
 class Publisher(Part):
     """Publishes as much as the connection takes, and queues the rest.
 
-    Args:
-        key: returns the key by which a device checks its watermarks, or `None`; itself `None` without such devices.
-        counters: counts `committed` watermarks, `estimates`, `counts` of windows and, under their `Reason`, frames that
-            cannot be reported. `coalesced` reports were left out, because a newer one was out, or too many waited.
+    The loop's counters count `committed` watermarks, `estimates`, `counts` of windows and, under their `Reason`, frames
+    that cannot be reported. `coalesced` reports were left out, because a newer one was out, or too many waited.
 
     Attributes:
         MAX_IN_FLIGHT: most watermarks that the broker has not acknowledged; the same for reports.
@@ -121,21 +117,9 @@ class Publisher(Part):
 
     MAX_IN_FLIGHT = 200
 
-    def __init__(
-        self,
-        link: Link,
-        fleet: str,
-        store: Store,
-        recorder: Recorder,
-        counters: Counter[str],
-        *,
-        key_of: Callable[[str], bytes | None] | None = None,
-    ) -> None:
-        self._link = link
-        self._fleet = fleet
-        self._store = store
+    def __init__(self, loop: Loop, recorder: Recorder) -> None:
+        super().__init__(loop)
         self._recorder = recorder
-        self._counters = counters
         self._owed_devices: dict[str, None] = {}
         self._watermark_messages: set[int] = set()
         self._report_messages: dict[int, int | tuple[int, int]] = {}
@@ -143,12 +127,11 @@ class Publisher(Part):
         self._symbols: Reports = recorder.symbols.reports
         self._symbol_times: dict[int, datetime] = {}
         self._waiting = Waiting()
-        self._start_frames = store.newest_frames()
+        self._start_frames = loop.store.newest_frames()
         self._report_times: dict[int, datetime | None] = {}
         self._read_through, self._queued = 0, -1
         self._done_serials: list[int] = []
-        self._counter = WatermarkCounter(store)
-        self._key_of = key_of
+        self._counter = WatermarkCounter(loop.store)
 
     def born(self, device: str) -> None:
         """Publish the device's watermark as soon as possible."""
@@ -205,7 +188,7 @@ class Publisher(Part):
             device = next(iter(self._owed_devices))
             for message in self._recorder.watermarks(device):
                 watermark = replace(message, counter=self._counter.next())
-                if self._key_of is not None and (device_key := self._key_of(device)) is not None:
+                if (device_key := self._registered.key(device)) is not None:
                     watermark = watermark.with_tag(device_key, self._fleet, device)
                 topic = topic_of("committed", self._fleet, device)
                 if (message_id := self._link.publish(topic, watermark.encode())) is None:

@@ -6,7 +6,6 @@ Where other processes have the devices, this part reads what they have stored, a
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,11 +13,8 @@ from pathlib import Path
 from fugu.contract.groups import GroupDocument
 from fugu.contract.history import History
 from fugu.contract.reports import AlarmCode
-from fugu.mqtt import Link
 from gateway.config import GatewayConfig
-from gateway.estimates.catalogue import Catalogue
-from gateway.health.monitor import Monitor
-from gateway.parts import Part
+from gateway.parts import Loop, Part
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
 from gateway.releases.sums import SumReleases, SumWindow
@@ -26,7 +22,6 @@ from gateway.releases.worth import mechanism_notes
 from gateway.store.engine import Lease
 from gateway.store.journal import Heard
 from gateway.store.location import ledger_beside
-from gateway.store.store import Store
 
 __all__ = ["Releasing"]
 
@@ -43,23 +38,21 @@ class Releasing(ReleaseSchedule, Part):
 
     def __init__(
         self,
+        loop: Loop,
         releases: Path,
         settings: GatewayConfig,
-        link: Link,
-        store: Store,
-        catalogue: Catalogue,
         progress: StoreProgress,
-        counters: Counter[str],
         *,
-        monitor: Monitor,
         shared: bool = False,
         history: Callable[[str, str], History] | None = None,
     ) -> None:
+        Part.__init__(self, loop)
         ledger_path = settings.ledger or ledger_beside(settings.store)
         lease = None if isinstance(ledger_path, Path) else Lease("releases", take=shared)
-        site = open_releases(releases, ledger_path, store, catalogue, lease=lease, history=history)
-        super().__init__(*(site, progress, link, counters), refused=partial(monitor.note, AlarmCode.RELEASE_REFUSED))
-        self._monitor, self._shared = monitor, shared
+        site = open_releases(releases, ledger_path, loop.store, loop.catalogue, lease=lease, history=history)
+        note_refused = partial(loop.monitor.note, AlarmCode.RELEASE_REFUSED)
+        ReleaseSchedule.__init__(self, site, progress, loop.link, loop.counters, refused=note_refused)
+        self._shared = shared
         self._sums = SumReleases(site.maker, site.audiences, {job.plan.name for job in site.jobs})
         for release_name, comparison in mechanism_notes(site.jobs).items():
             _log.info("release %s: %s", release_name, comparison)
@@ -78,8 +71,8 @@ class Releasing(ReleaseSchedule, Part):
     def stored(self, newest_frames: Sequence[Heard] = ()) -> None:
         """Note that new frames are in the store. If shards have the devices, read the versions that have run."""
         if self._shared:  # other processes have received the frames
-            for version in self._releases.maker.store.policy_versions():
-                self._releases.maker.catalogue.note_run(*version)
+            for version in self._store.policy_versions():
+                self._catalogue.note_run(*version)
         self.has_changed = True
 
     def publish_sums(self, groups: Iterable[GroupDocument]) -> None:

@@ -13,9 +13,7 @@ without the device's sums. So nothing is asked for, charged or released again.
 from __future__ import annotations
 
 import math
-import time
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -23,10 +21,9 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fugu.host.database import DatabaseError
-from gateway.config import Keep
-from gateway.estimates.catalogue import Catalogue
+from gateway.config import GatewayConfig
 from gateway.loop.recorder import Recorder
-from gateway.parts import Part
+from gateway.parts import Loop, Part
 from gateway.store.coverage import Place
 from gateway.store.engine import Lease, LedgerError
 from gateway.store.journal import time_us
@@ -59,33 +56,23 @@ class Retention(Part):
     """Removes old frames from all sequences of a store that the calling thread owns, again and again.
 
     `find_needed` gives by device and stream the first tick that releases need, whatever its age. Nothing is removed
-    while `may_forget` returns false. Estimates see `lag` later ticks. `counters` counts `frames_removed`: a chunk
-    counts once, and so does the cut-off part of a chunk.
+    while `may_forget` returns false. The loop's counters count `frames_removed`: a chunk counts once, and so does the
+    cut-off part of a chunk.
     """
 
     def __init__(
         self,
-        keep: Keep,
-        store: Store,
-        catalogue: Catalogue,
+        loop: Loop,
+        settings: GatewayConfig,
         recorder: Recorder,
         find_needed: Callable[[], dict[tuple[str, str], int]],
-        lag: int,
-        counters: Counter[str],
-        now_us: Callable[[], int] = time_us,
-        seconds: Callable[[], float] = time.monotonic,
         may_forget: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._may_forget = may_forget
+        super().__init__(loop)
+        keep, self._lag = settings.keep, settings.lag
         self._ages = {SYMBOLS: keep.symbols, _POINTS: keep.points, _WINDOWS: keep.windows}
-        self._store = store
-        self._catalogue = catalogue
         self._recorder = recorder
-        self._find_needed = find_needed
-        self._lag = lag
-        self._counters = counters
-        self._now_us = now_us
-        self._seconds = seconds
+        self._find_needed, self._may_forget = find_needed, may_forget
         self._needed: dict[tuple[str, str], int] = {}
         self._after = 0
         self._newest_us: int | None = None

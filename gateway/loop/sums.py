@@ -9,10 +9,8 @@ reports never leave this store; they are removed with the window. Source: docs/p
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from fugu.contract.envelope import Envelope
@@ -30,17 +28,15 @@ from fugu.contract.group_frames import (
     unpack_numbers,
 )
 from fugu.contract.groups import GroupDocument, check_signed
+from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
-from fugu.mqtt import Link
 from gateway.estimates.beliefs import SymbolModel
-from gateway.estimates.catalogue import Catalogue
 from gateway.loop.recorder import DeviceReport, Recorder
 from gateway.loop.release_part import Releasing
-from gateway.parts import Message, Part
+from gateway.parts import Loop, Message, Part
 from gateway.releases.sums import SumWindow
 from gateway.store.engine import LedgerError
-from gateway.store.journal import Heard, newest_tick, time_us
-from gateway.store.store import Store
+from gateway.store.journal import Heard, newest_tick
 from gateway.store.sums import Opening, StoredReport
 
 __all__ = ["Reports", "Sums"]
@@ -54,24 +50,18 @@ _PAGES = 8
 """Pages of a request that are published in a round."""
 
 
-@dataclass(eq=False)
 class Reports(Part):
     """Takes the reports of devices: those of a round become durable together, and are then acknowledged.
 
-    `_owe_watermark` is called with the device of each report, `_on_refused` with device and reason of each invalid one,
-    `_tell` with the last tick of a report's window. `_counters` counts `report_stored`, `report_late`,
+    `owe_watermark` is called with the device of each report. The loop's counters count `report_stored`, `report_late`,
     `report_duplicate` and `report_conflict`.
     """
 
-    _store: Store
-    _catalogue: Catalogue
-    _recorder: Recorder
-    _counters: Counter[str]
-    _owe_watermark: Callable[[str], None]
-    _on_refused: Callable[[str, Reason], None]
-    _tell: Callable[[Sequence[Heard]], None]
-    _now_us: Callable[[], int] = time_us
-    _unstored: list[DeviceReport] = field(default_factory=list)
+    def __init__(self, loop: Loop, recorder: Recorder, owe_watermark: Callable[[str], None]) -> None:
+        super().__init__(loop)
+        self._recorder = recorder
+        self._owe_watermark = owe_watermark
+        self._unstored: list[DeviceReport] = []
 
     def heard(self, message: Message) -> bool:
         """Check a report, and keep it until `pump`. Return whether the message is a report of this fleet."""
@@ -79,7 +69,7 @@ class Reports(Part):
             parsed = message.parsed
         except FuguError:
             return False  # counted by another reader of the message
-        if parsed.kind != "report" or parsed.fleet != self._catalogue.fleet:
+        if parsed.kind != "report" or parsed.fleet != self._fleet:
             return False
         self._counters["received"] += 1
         try:
@@ -88,7 +78,7 @@ class Reports(Part):
             self._unstored.append(DeviceReport(parsed.device, parsed.stream, report, group))
         except FuguError as error:
             self._counters[error.reason] += 1
-            self._on_refused(parsed.device, error.reason)
+            self._monitor.note_refusal(parsed.device, error.reason)
         return True
 
     def pump(self, *, idle: bool = False) -> None:
@@ -105,7 +95,7 @@ class Reports(Part):
             self._catalogue.note_run(device, stream, report.policy_version)
             self._owe_watermark(device)
             last_tick = group.start + (report.number + 1) * group.length - 1
-            self._tell([Heard(device, stream, report.policy_version, last_tick, 0)])
+            self._monitor.note_frames([Heard(device, stream, report.policy_version, last_tick, 0)])
 
     @property
     def finished(self) -> bool:
@@ -144,34 +134,17 @@ class _Sending(NamedTuple):
 class Sums(Part):
     """Settles windows, asks the helper to open them, and releases their sums, in the process of the releases.
 
-    `on_lost` is called with the name of a group and the reason why a window has no sum. `counters` counts `sums`,
-    `sums_lost` and `sums_asked`.
+    The loop's counters count `sums`, `sums_lost` and `sums_asked`.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        catalogue: Catalogue,
-        link: Link,
-        releasing: Releasing | None,
-        counters: Counter[str],
-        on_lost: Callable[[str, str], None],
-        now_us: Callable[[], int] = time_us,
-        seconds: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self._catalogue = catalogue
-        self._link = link
+    def __init__(self, loop: Loop, releasing: Releasing | None) -> None:
+        super().__init__(loop)
         self._releasing = releasing
-        self._counters = counters
-        self._on_lost = on_lost
-        self._now_us = now_us
-        self._seconds = seconds
         self._groups: dict[bytes, GroupDocument] = {}
         self._answers: dict[Opening, OpeningAnswer] = {}
         self._next_asks: dict[Opening, float] = {}
         self._sending: _Sending | None = None
-        self.topics = (topic_of("group_answer", catalogue.fleet, "+"),)
+        self.topics = (topic_of("group_answer", self._fleet, "+"),)
         self.renew()
 
     def renew(self) -> None:
@@ -191,7 +164,7 @@ class Sums(Part):
             parsed = message.parsed
         except FuguError:
             return False
-        if parsed.kind != "group_answer" or parsed.fleet != self._catalogue.fleet:
+        if parsed.kind != "group_answer" or parsed.fleet != self._fleet:
             return False
         self._counters["received"] += 1
         try:
@@ -309,7 +282,7 @@ class Sums(Part):
         first_tick = group.start + window * group.length
         self._counters["sums_lost"] += 1
         _log.warning("no sum of %s: ticks %d..%d: %s", group.name, first_tick, first_tick + group.length - 1, reason)
-        self._on_lost(group.name, reason)
+        self._monitor.note(AlarmCode.RELEASE_REFUSED, group.name, reason)
 
     def _remove(self, opening: Opening) -> None:
         with self._store.sums.transaction():
@@ -335,7 +308,7 @@ class Sums(Part):
                 return
             self._sending = _Sending(opening, split_pages(opening.document, opening.number, sealed))
             self._next_asks[opening] = now + _AGAIN_SECONDS
-        topic = topic_of("group_request", self._catalogue.fleet, self._groups[self._sending.opening.document].name)
+        topic = topic_of("group_request", self._fleet, self._groups[self._sending.opening.document].name)
         for _ in range(_PAGES):
             if (page := next(self._sending.pages_left, None)) is None:
                 self._sending = None

@@ -97,11 +97,12 @@ _NEWEST, _MAX_STORED = 300, 144
 class DeviceView:
     """Takes messages of one device, and keeps a bounded number of the newest of each kind.
 
-    `refused_count` counts messages that could not be used.
+    `refused_count` counts messages that could not be used. `listeners` are called with each update that is kept.
     """
 
     def __init__(self) -> None:
         self.refused_count = 0
+        self.listeners: list[Callable[[Fields], None]] = []
         self._descriptions = Descriptions()
         self._messages: dict[tuple[str, str], deque[Fields]] = {}
         self._streams: set[str] = set()
@@ -126,17 +127,21 @@ class DeviceView:
         return update
 
     def keep(self, update: Fields) -> None:
-        """Keep an update for later watchers."""
+        """Give an update to the listeners, and keep it for later watchers."""
         kind = update["kind"]
         self._messages.setdefault((update["stream"], kind), deque(maxlen=_MAX_MESSAGES[kind])).append(update)
+        self.tell(update)
 
-    def take_budgets(self, accounts: Fields) -> Fields | None:
-        """Take the ledger's budgets, and return the page's update; `None` if they have not changed."""
+    def tell(self, update: Fields) -> None:
+        """Give an update to the listeners."""
+        for listener in self.listeners:
+            listener(update)
+
+    def take_budgets(self, accounts: Fields) -> None:
+        """Take the ledger's budgets, and keep their update if they have changed."""
         update = {"kind": "budget", "stream": "", **accounts}
-        if list(self._messages.get(("", "budget"), ())) == [update]:
-            return None
-        self.keep(update)
-        return update
+        if list(self._messages.get(("", "budget"), ())) != [update]:
+            self.keep(update)
 
     def stored_due(self, now: float) -> dict[tuple[str, str], int]:
         """Return the first tick to read in a store, by stream and window, of streams with a new version.

@@ -74,7 +74,6 @@ class Feed:
         self._memory = Memory()
         self._memory_changes = 0
         self._devices: dict[str, DeviceView] = {}
-        self._watchers: dict[str, list[Watcher]] = {}
         self._releases: dict[tuple[str, str, int], Fields] = {}
         self._release_changes = 0
         self._attackers = AttackProcess()
@@ -123,7 +122,7 @@ class Feed:
             with self._lock:
                 page = self._view.page(query)
                 device_names = [row["name"] for row in page["rows"]]
-                new_and_removed = self._memory.remember(device_names, self._watchers)
+                new_and_removed = self._memory.remember(device_names, self._devices)
                 for row in page["rows"]:
                     row["newest"] = self._memory.headlines(row["name"])
             self._subscribe(*new_and_removed)
@@ -145,19 +144,16 @@ class Feed:
         watcher = Watcher(device)
         with self._link_lock:
             with self._lock:
-                new_and_removed = self._memory.remember([device], self._watchers)
+                new_and_removed = self._memory.remember([device], self._devices)
                 self._memory.read()
-                watchers = self._watchers.setdefault(device, [])
-                is_first = not watchers
-                watchers.append(watcher)
-                view = self._devices.get(device)
-                if view is None:
+                if is_first := (view := self._devices.get(device)) is None:
                     view = self._devices[device] = DeviceView()
                     for kind, status in self._view.statuses(device).items():
                         view.take(Topic(kind, self.fleet, device, ""), *status)
                     for topic, payload in self._memory.messages(device):
                         view.take(topic, payload)
                 watcher.waiting_updates.extend(view)
+                view.listeners.append(watcher.tell)
             self._subscribe(*new_and_removed)
             if is_first:
                 self.link.subscribe(topics)
@@ -186,11 +182,11 @@ class Feed:
         """Remove a watcher; with a device's last watcher also the device's view and subscriptions."""
         with self._link_lock:
             with self._lock:
-                watchers = self._watchers[watcher.device]
-                watchers.remove(watcher)
-                is_last = not watchers
+                listeners = self._devices[watcher.device].listeners
+                listeners.remove(watcher.tell)
+                is_last = not listeners
                 if is_last:
-                    del self._watchers[watcher.device], self._devices[watcher.device]
+                    del self._devices[watcher.device]
             if is_last:
                 self.link.unsubscribe(frame_topics(self.fleet, watcher.device))
 
@@ -204,7 +200,7 @@ class Feed:
             with self._lock:
                 self._memory.read()
                 device_names = [] if self._memory.is_full else self._view.names(MOST_REMEMBERED)
-                new_and_removed = self._memory.remember(device_names, self._watchers)
+                new_and_removed = self._memory.remember(device_names, self._devices)
                 self._memory_changes = self._memory.changes
             self._subscribe(*new_and_removed)
 
@@ -219,9 +215,8 @@ class Feed:
                     elif topic.kind == "release":
                         self._take_release(payload)
                     self._memory.take(topic, payload)
-                    view = self._devices.get(topic.device)
-                    if view is not None and (update := view.take(topic, payload, now)) is not None:
-                        self._tell_watchers(topic.device, update)
+                    if (view := self._devices.get(topic.device)) is not None:
+                        view.take(topic, payload, now)
                 except FuguError:
                     self._view.refused_count += 1
 
@@ -237,11 +232,10 @@ class Feed:
                 if (view := self._devices.get(device)) is None:
                     continue
                 for stream, frames in answer.get("frames", {}).items():
-                    update, reports = view.take_stored(Topic("window", self.fleet, device, stream), frames)
+                    _, reports = view.take_stored(Topic("window", self.fleet, device, stream), frames)
                     self._memory.prepend_stored(device, stream, reports)
-                    self._tell_watchers(device, update)
                 for history in self._memory.histories(device):
-                    self._tell_watchers(device, history)
+                    view.tell(history)
 
     def _run_attacks(self) -> None:
         """Run the attackers on new messages of the watched devices, in a thread that nobody waits for."""
@@ -254,7 +248,6 @@ class Feed:
             with self._lock:
                 if device in self._devices:
                     self._devices[device].keep(update)
-                    self._tell_watchers(device, update)
         self._attackers.end_if_idle()
 
     def _read_budgets(self) -> None:
@@ -263,13 +256,8 @@ class Feed:
         for device in devices:
             accounts = self.ledger.budgets(device)
             with self._lock:
-                view = self._devices.get(device)
-                if view is not None and (update := view.take_budgets(accounts)) is not None:
-                    self._tell_watchers(device, update)
-
-    def _tell_watchers(self, device: str, update: Fields) -> None:
-        for watcher in self._watchers[device]:
-            watcher.tell(update)
+                if device in self._devices:
+                    self._devices[device].take_budgets(accounts)
 
     def _take_release(self, payload: bytes) -> None:
         if not payload:

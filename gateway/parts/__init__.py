@@ -10,18 +10,25 @@ part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, Reason
 from fugu.contract.frames import PolicyStatus, Status
+from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import Topic, parse_topic
 
 if TYPE_CHECKING:
+    from fugu.contract.measure_table import TimedTable
+    from fugu.mqtt import Link
+    from gateway.estimates.catalogue import Catalogue
     from gateway.store.journal import Heard
+    from gateway.store.store import Store
 
-__all__ = ["Message", "Part"]
+__all__ = ["Loop", "Message", "Part", "Registered", "Stopping"]
 
 Form = TypeVar("Form", Status, PolicyStatus)
 
@@ -60,6 +67,90 @@ class Message:
         return self._content
 
 
+class Stopping(NamedTuple):
+    """The means of stopping devices: `sign` returns the signed stop of a device, up to a version of policy documents.
+
+    `newest` returns the version of the fleet's newest policy document, `in_force` by device the version that the device
+    has reported, or 0.
+    """
+
+    sign: Callable[[str, int], bytes]
+    newest: Callable[[], int]
+    in_force: Callable[[], dict[str, int]]
+
+
+class Registered:
+    """The devices in a fleet's registry; here none, as for a site without a registry."""
+
+    @property
+    def stopping(self) -> Stopping | None:
+        """The means of stopping devices, `None` if nothing is signed."""
+        return None
+
+    def has(self, device: str) -> bool:
+        """Return whether a device is in the registry, with a policy or without."""
+        return False
+
+    def has_left(self, device: str) -> bool:
+        """Return whether a device was in the registry, and is no longer; any thread may call this."""
+        return False
+
+    def key(self, device: str) -> bytes | None:
+        """Return the key by which a registered device checks its watermarks, `None` for other devices."""
+        return None
+
+    def table_bytes(self, device: str, stream: str, table: TimedTable) -> bytes:
+        """Return the bytes of a table for a device: signed, if the device is registered."""
+        return table.encode()
+
+    def refresh(self) -> bool:
+        """Read the registry again. Return whether there are new policies, or a device has come or gone."""
+        return False
+
+    def close(self) -> None:
+        """Close the registry."""
+
+
+class Notes(Protocol):
+    """The monitor of a gateway, as its parts see it: `gateway.health.monitor.Monitor`."""
+
+    def note(self, code: AlarmCode, name: str = "", detail: str = "") -> None:
+        """Note an event for an alarm."""
+
+    def hold(self, code: AlarmCode, names: Iterable[str] | Mapping[str, str]) -> None:
+        """Let a code's alarms hold for exactly these names, which may come with details, until the next call."""
+
+    def note_refusal(self, device: str, reason: Reason) -> None:
+        """Note the refusal of a message under a device's name."""
+
+    def note_frames(self, newest_frames: Iterable[Heard]) -> None:
+        """Note each device's newest valid frame."""
+
+    def clock_ahead(self) -> float | None:
+        """Return the seconds by which this clock is ahead of the devices' clocks, `None` if that is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The objects of a gateway that its parts share.
+
+    Attributes:
+        parts: all parts, in the order of a round.
+        now_us: returns the Unix time in microseconds.
+        seconds: returns the time of a monotonic clock.
+    """
+
+    store: Store
+    link: Link
+    catalogue: Catalogue
+    counters: Counter[str]
+    registered: Registered
+    monitor: Notes
+    parts: list[Part] = field(default_factory=list)
+    now_us: Callable[[], int] = lambda: time.time_ns() // 1000
+    seconds: Callable[[], float] = time.monotonic
+
+
 class Part:
     """A part of the gateway's loop, whose calls do nothing; each part overrides some of them."""
 
@@ -67,6 +158,12 @@ class Part:
     """The topic filters that the gateway's connection subscribes to for this part."""
     due = 0.0
     """The earliest time of the next call of `pump`, by the monotonic clock."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._store, self._link, self._catalogue = loop.store, loop.link, loop.catalogue
+        self._fleet, self._counters = loop.catalogue.fleet, loop.counters
+        self._registered, self._monitor = loop.registered, loop.monitor
+        self._now_us, self._seconds = loop.now_us, loop.seconds
 
     def start(self) -> None:
         """Begin the work in the background, once the connection is under way."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -25,12 +24,11 @@ from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.history import UNCHANGED, History, Named, Noise, history_of
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
+from fugu.contract.reports import AlarmCode
 from fugu.contract.timeline import Drawn
 from fugu.contract.topics import topic_of
 from fugu.host.process import NOTICES, first_share
-from fugu.mqtt import Link
-from gateway.parts import Message, Part
-from gateway.store.store import VersionStore
+from gateway.parts import Loop, Message, Part
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
@@ -216,32 +214,18 @@ class Describing(Part):
     A message only marks its device; the next `pump` looks at marked devices, and describes each stream once. With
     `shared`, shards store the frames, and therefore every status marks its device.
 
-    `counters` counts `descriptions`: messages, also those that clear a description. `has_left` returns whether a device
-    has left the fleet, `is_enrolled` whether it is in the registry. `on_refusals` is called with all devices that
-    refuse their newest document, `on_changed` when descriptions have changed.
+    The loop's counters count `descriptions`: messages, also those that clear a description. `on_changed` is called when
+    descriptions have changed.
     """
 
-    def __init__(
-        self,
-        link: Link,
-        catalogue: Catalogue,
-        versions: VersionStore,
-        counters: Counter[str],
-        has_left: Callable[[str], bool],
-        on_refusals: Callable[[list[str]], None],
-        is_enrolled: Callable[[str], bool] = lambda _device: False,
-        *,
-        shared: bool = False,
-    ) -> None:
-        self._link = link
-        self._versions = versions
+    def __init__(self, loop: Loop, *, shared: bool = False) -> None:
+        super().__init__(loop)
+        catalogue, self._versions = loop.catalogue, loop.store.versions
         self._shared = shared
-        self._catalogue = catalogue
         self.in_force = InForce(
-            catalogue, is_enrolled, lambda device, stream: versions.timeline(device, stream).intervals
+            catalogue, loop.registered.has, lambda device, stream: self._versions.timeline(device, stream).intervals
         )
-        self._counters = counters
-        self._has_left = has_left
+        self._has_left = loop.registered.has_left
         self._described: dict[str, dict[str, Described]] = {}
         self._marked_devices: set[str] = set(catalogue.names())
         self._is_complete = False
@@ -252,7 +236,6 @@ class Describing(Part):
         self.due = self._quiet_at = math.inf
         self._rested_at = -math.inf
         self._greeted = False
-        self._on_refusals = on_refusals
         self._refusals_due = False
         self.on_changed: Callable[[], None] = lambda: None
         self.topics = topic_of("description", catalogue.fleet, "+", "+"), topic_of("status", catalogue.fleet, "+")
@@ -282,13 +265,13 @@ class Describing(Part):
         try:
             parsed = message.parsed
             if parsed.kind == "description":
-                if parsed.fleet == self._catalogue.fleet and message.payload:
+                if parsed.fleet == self._fleet and message.payload:
                     self._note_digest((parsed.device, parsed.stream), message.payload)
                 return True
             is_changed = False
-            if parsed.fleet == self._catalogue.fleet and parsed.kind == "status":
+            if parsed.fleet == self._fleet and parsed.kind == "status":
                 is_changed = self.in_force.take_status(parsed.device, message.decode(Status))
-            elif parsed.fleet == self._catalogue.fleet and parsed.kind == "policy_status":
+            elif parsed.fleet == self._fleet and parsed.kind == "policy_status":
                 is_changed = self.in_force.take_answer(parsed.device, message.decode(PolicyStatus))
                 self._refusals_due |= is_changed
         except FuguError:
@@ -337,7 +320,8 @@ class Describing(Part):
         """Publish and clear descriptions, as many as the connection takes."""
         if self._refusals_due:
             self._refusals_due = False
-            self._on_refusals([device for device in self.in_force.refusals if not self._has_left(device)])
+            refusing_devices = [device for device in self.in_force.refusals if not self._has_left(device)]
+            self._monitor.hold(AlarmCode.POLICY_REFUSED, refusing_devices)
         if not self._link.connected:
             return
         if self._describe_marked():
@@ -401,7 +385,7 @@ class Describing(Part):
         return is_changed
 
     def _publish(self, stream: _Stream, payload: bytes) -> bool:
-        if self._link.publish(topic_of("description", self._catalogue.fleet, *stream), payload, retain=True) is None:
+        if self._link.publish(topic_of("description", self._fleet, *stream), payload, retain=True) is None:
             return False
         self._broker_digests[stream] = digest(payload)
         self._counters["descriptions"] += 1

@@ -15,13 +15,11 @@ import json
 import math
 import random
 import re
-import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fugu.contract.descriptions import Description
 from fugu.contract.errors import FrameError, TopicError
@@ -29,11 +27,7 @@ from fugu.contract.frames import Status
 from fugu.contract.sentences import promised_words
 from fugu.contract.stretches import STRETCHES, Stretch
 from fugu.contract.topics import available_topic, discovery_topic, topic_of
-from fugu.mqtt import Link
-from gateway.parts import Message, Part
-
-if TYPE_CHECKING:
-    from gateway.store.store import Store
+from gateway.parts import Loop, Message, Part
 
 __all__ = ["HomeAssistant"]
 
@@ -303,33 +297,22 @@ class HomeAssistant(Part):
 
     `describe` gives the descriptions of each device's streams, or `None` until all are made. The `pump` after a `renew`
     calls it, and makes new documents of changed descriptions. If `describe` itself is `None`, all published documents
-    are cleared. `pause` gives the seconds to wait after Home Assistant has started. `counters` counts `discovery`:
-    documents that were published or cleared. `knows` returns whether a device may get a document.
+    are cleared. `pause` gives the seconds to wait after Home Assistant has started. The loop's counters count
+    `discovery`: documents that were published or cleared.
     """
 
     def __init__(
         self,
-        fleet: str,
-        link: Link,
-        store: Store,
+        loop: Loop,
         describe: Callable[[], Mapping[str, Sequence[Description]] | None] | None,
-        counters: Counter[str],
-        *,
         page_url: str | None = None,
-        seconds: Callable[[], float] = time.monotonic,
         pause: Callable[[], float] = lambda: random.uniform(_SOONEST_SECONDS, _LATEST_SECONDS),
-        knows: Callable[[str], bool] = lambda _device: True,
     ) -> None:
-        self._fleet = fleet
-        self._link = link
-        self._store = store
+        super().__init__(loop)
         self._describe = describe
-        self._counters = counters
         self._page_url = page_url
-        self._seconds = seconds
         self._pause = pause
-        self._knows = knows
-        self._components_of = store.discovered.all_components()
+        self._components_of = loop.store.discovered.all_components()
         self._documents: dict[str, dict[str, Any]] = {}
         self._described: dict[str, Sequence[Description]] = {}
         self._is_stale = True
@@ -338,7 +321,7 @@ class HomeAssistant(Part):
         self._moved_devices: set[str] = set()
         self._cleared_devices: dict[int, str] = {}
         self._publish_at: float | None = None
-        self.topics = () if describe is None else (STATUS_TOPIC, topic_of("status", fleet, "+"))
+        self.topics = () if describe is None else (STATUS_TOPIC, topic_of("status", self._fleet, "+"))
 
     def heard(self, message: Message) -> bool:
         """Note a start of Home Assistant, or a device's status. Return whether the message is on the former's topic."""
@@ -353,7 +336,9 @@ class HomeAssistant(Part):
     def _note_status(self, message: Message) -> None:
         with suppress(TopicError, FrameError):  # an unreadable message is counted by the part that stores it
             parsed = message.parsed
-            if parsed.kind != "status" or not self._knows(parsed.device):
+            if parsed.kind != "status" or not (
+                self._catalogue.has(parsed.device) or self._registered.has(parsed.device)
+            ):
                 return
             status = message.decode(Status)
             if self._is_online.get(parsed.device) != status.online:

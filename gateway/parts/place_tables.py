@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from operator import itemgetter
 
 import numpy as np
@@ -25,17 +25,14 @@ from fugu.contract.measure_table import MOST_HELD, Noise, TimedTable, set_of
 from fugu.contract.measurement import check_noise
 from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError, is_lost
-from fugu.mqtt import Link
 from fugu.places.graphs import GraphError, delta_set, surrogates
 from fugu.places.hull import complete_hull
 from fugu.places.protection import protect_likely
 from fugu.places.tables import TableError, compile_noise
-from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.points import MeasureModel, Points
-from gateway.parts import Part
-from gateway.store.journal import Heard, tick_at, time_us
+from gateway.parts import Loop, Part
+from gateway.store.journal import Heard, tick_at
 from gateway.store.points import Measured
-from gateway.store.store import Store
 
 __all__ = ["TableSender"]
 
@@ -81,78 +78,75 @@ _MOST_NUMBER = 2**32 - 1
 FOR_EVER = MAX_TICK + 1
 
 
+@dataclass(slots=True)
+class _StreamState:
+    """The tables of a stream that its device has, and the times of looks at the stream.
+
+    Attributes:
+        sent: the tick at which each table ends, by the table's number.
+        version: the version of the policy that the tables are for.
+        due, rested: the next look is at the later of these times.
+    """
+
+    sent: dict[int, int] = field(default_factory=dict)
+    version: int = 0
+    due: float = 0.0
+    rested: float = 0.0
+    last_look: float = -math.inf
+
+
+_Needed = tuple[Bools, Bools, tuple[int, int], int]
+"""Possible and likely states of a table, its first tick and the one after its last, and the most tables of a device."""
+
+
 class TableSender(Part):
     """Makes and sends the tables that each device needs, in short steps; the stream that waits longest comes first.
 
-    `counters` counts `tables_made`, `tables_sent` and `tables_failed`. `table_bytes` gives the message with a table for
-    a device's stream; `None` for the table's unsigned message.
+    The loop's counters count `tables_made`, `tables_sent` and `tables_failed`.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        catalogue: Catalogue,
-        points: Points,
-        link: Link,
-        counters: Counter[str],
-        now_us: Callable[[], int] = time_us,
-        table_bytes: Callable[[str, str, TimedTable], bytes] | None = None,
-        seconds: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self._catalogue = catalogue
+    def __init__(self, loop: Loop, points: Points) -> None:
+        super().__init__(loop)
         self._points = points
-        self._link = link
-        self._counters = counters
-        self._now_us = now_us
-        self._seconds = seconds
-        self._bytes_of = table_bytes or (lambda _device, _stream, table: table.encode())
-        self._streams = catalogue.measured_streams()
-        self._sent: dict[_Stream, dict[int, int]] = {stream: {} for stream in self._streams}
-        self._versions: dict[_Stream, int] = {}
-        self._next_looks: dict[_Stream, float] = {}
-        self._rest_ends: dict[_Stream, float] = {}
-        self._last_looks: dict[_Stream, float] = {}
+        self._states: dict[_Stream, _StreamState] = {}
         self._has_waiting = False
         self._failed_keys: set[_TableKey] = set()
         self._cached_tables: dict[_TableKey, TimedTable] = {}
+        self.renew()
 
     def renew(self) -> None:
         """Read the measured streams again: the catalogue has new policies."""
-        self._streams = self._catalogue.measured_streams()
-        for stream in self._streams:
-            self._sent.setdefault(stream, {})
+        streams = self._catalogue.measured_streams()
+        self._states = {stream: self._states.get(stream) or _StreamState() for stream in streams}
 
     def born(self, device: str) -> None:
         """Note that a device has come online, and has lost all tables that were sent."""
-        for stream in self._streams:
+        for stream, state in self._states.items():
             if stream[0] == device:
-                self._sent[stream].clear()
-                self._next_looks.pop(stream, None)
+                state.sent.clear()
+                state.due = 0.0
 
     def stored(self, newest_frames: Sequence[Heard]) -> None:
         """Look soon at streams with new frames: the belief has changed."""
         for frame in newest_frames:
-            self._next_looks.pop((frame.device, frame.stream), None)
+            if (state := self._states.get((frame.device, frame.stream))) is not None:
+                state.due = 0.0
 
     def pump(self, *, idle: bool = False) -> None:
         """Send tables that are needed soon and were not sent. Raises DatabaseError for a damaged or lost store."""
         if not self._link.connected:
             return
         now, slice_end = self._seconds(), math.inf
-        next_looks, rest_ends = self._next_looks, self._rest_ends
-        due_streams = [
-            stream for stream in self._streams if max(next_looks.get(stream, 0.0), rest_ends.get(stream, 0.0)) <= now
-        ]
+        due_streams = [(stream, state) for stream, state in self._states.items() if max(state.due, state.rested) <= now]
         self._has_waiting = False
-        for stream in sorted(due_streams, key=lambda stream: self._last_looks.get(stream, -math.inf)):
+        for stream, state in sorted(due_streams, key=lambda due_stream: due_stream[1].last_look):
             if (start_time := time.perf_counter()) >= slice_end:
                 self._has_waiting = True
                 return
             slice_end = min(slice_end, start_time + _SLICE_SECONDS)
-            self._last_looks[stream], self._next_looks[stream] = now, now + _LOOK_SECONDS
+            state.last_look, state.due = now, now + _LOOK_SECONDS
             try:
-                self._send_tables(stream)
+                self._send_tables(stream, state)
             except DatabaseError as error:
                 if is_lost(error):
                     raise
@@ -160,36 +154,33 @@ class TableSender(Part):
             except Exception as error:  # the device has its fallback, and the gateway goes on
                 self._counters["unexpected"] += 1
                 _log.error("%s/%s: no tables: %s", *stream, cause(error))
-                self._next_looks[stream] = now + _REST_SECONDS
-            self._rest_ends[stream] = now + _RESTS * (time.perf_counter() - start_time)
+                state.due = now + _REST_SECONDS
+            state.rested = now + _RESTS * (time.perf_counter() - start_time)
 
     @property
     def busy(self) -> bool:
         """True if streams wait for a look."""
         return self._has_waiting and self._link.connected
 
-    def _send_tables(self, stream: _Stream) -> None:
+    def _send_tables(self, stream: _Stream, state: _StreamState) -> None:
         newest_frame = self._points.newest(*stream)
         model = self._running_model(stream, newest_frame)
-        if self._versions.get(stream) != model.policy.version:  # a device forgets its tables with their policy
-            self._versions[stream] = model.policy.version
-            self._sent[stream] = {}
-        clock = model.policy.clock
-        tick = tick_at(clock, self._now_us()) + 1
+        if state.version != model.policy.version:  # a device forgets its tables with their policy
+            state.version, state.sent = model.policy.version, {}
+        tick = tick_at(model.policy.clock, self._now_us()) + 1
         if tick < 0:
             return
         if newest_frame is not None:
             tick += newest_frame.frame.shift  # tables have the device's own tick numbers
-        sent_tables = self._sent[stream] = {
-            number: until for number, until in self._sent[stream].items() if until > tick
-        }
-        for table in self._tables(stream, model, newest_frame, tick):
-            if sent_tables.get(table.number) == table.until:
+        state.sent = {number: until for number, until in state.sent.items() if until > tick}
+        for needed in self._needed_tables(stream, model, newest_frame, tick):
+            table = self._obtain_table(stream, model, state.sent, *needed)
+            if table is None or state.sent.get(table.number) == table.until:
                 continue
-            topic = topic_of("table", self._catalogue.fleet, *stream)
-            if self._link.publish(topic, self._bytes_of(*stream, table)) is None:
+            topic = topic_of("table", self._fleet, *stream)
+            if self._link.publish(topic, self._registered.table_bytes(*stream, table)) is None:
                 return
-            sent_tables[table.number] = table.until
+            state.sent[table.number] = table.until
             self._counters["tables_sent"] += 1
 
     def _running_model(self, stream: _Stream, newest_frame: Measured | None) -> MeasureModel:
@@ -201,55 +192,43 @@ class TableSender(Part):
         assert policy is not None
         return self._catalogue.find(*stream, policy.version, MeasureModel)
 
-    def _tables(
+    def _needed_tables(
         self, stream: _Stream, model: MeasureModel, newest_frame: Measured | None, tick: int
-    ) -> Iterator[TimedTable]:
-        """Yield the tables that a device needs from a tick on."""
+    ) -> Iterator[_Needed]:
+        """Yield the tables that a device needs from a tick on.
+
+        Each set of possible states of the next ticks has a table, the earliest set first. Then the likely states of
+        these ticks have a table, if they are fewer than the possible ones.
+        """
         policy = model.policy
         ticks_ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
-        yield from self._scheduled_tables(stream, model, tick, ticks_ahead)
-        if policy.delta > 0.0 and newest_frame is not None and newest_frame.frame.last < tick:
-            yield from self._likely_tables(stream, model, newest_frame, tick, ticks_ahead)
-
-    def _scheduled_tables(
-        self, stream: _Stream, model: MeasureModel, tick: int, ticks_ahead: int
-    ) -> Iterator[TimedTable]:
-        """Yield tables for the sets of possible states of the next ticks, the earliest set first."""
-        policy_sets = {table.constraint for table in model.policy.measure_tables}
-        if not model.policy.changes:  # otherwise sets may stay for many ticks, and change later
-            ticks_ahead = min(ticks_ahead, len(model.reach.all()))
-        tick_of_set = {model.reach.at(set_tick): set_tick for set_tick in range(tick + ticks_ahead, tick - 1, -1)}
+        policy_sets = {table.constraint for table in policy.measure_tables}
+        # Without changes, later sets are those of the next ticks.
+        set_ticks = ticks_ahead if policy.changes else min(ticks_ahead, len(model.reach.all()))
+        tick_of_set = {model.reach.at(set_tick): set_tick for set_tick in range(tick + set_ticks, tick - 1, -1)}
         for constraint, set_tick in sorted(tick_of_set.items(), key=itemgetter(1)):
-            if constraint in policy_sets or constraint.bit_count() < 2:
-                continue
-            first_tick, until = model.reach.ticks(constraint)
-            possible, ticks = model.possible_states(set_tick), (first_tick, FOR_EVER if until is None else until)
-            table = self._obtain_table(stream, model, possible, possible, ticks, MOST_HELD - _SPARE)
-            if table is not None:
-                yield table
-
-    def _likely_tables(
-        self, stream: _Stream, model: MeasureModel, newest_frame: Measured, tick: int, ticks_ahead: int
-    ) -> Iterator[TimedTable]:
-        """Yield the table of the likely states of the next ticks, if they are fewer than the possible ones."""
-        if self._catalogue.recall(*stream, newest_frame.frame.policy_version, MeasureModel).meaning != model.meaning:
+            if constraint not in policy_sets and constraint.bit_count() >= 2:
+                first_tick, until = model.reach.ticks(constraint)
+                possible = model.possible_states(set_tick)
+                yield possible, possible, (first_tick, FOR_EVER if until is None else until), MOST_HELD - _SPARE
+        if policy.delta <= 0.0 or newest_frame is None or newest_frame.frame.last >= tick:
+            return
+        version, last_tick = newest_frame.frame.policy_version, newest_frame.frame.last
+        if self._catalogue.recall(*stream, version, MeasureModel).meaning != model.meaning:
             return
         possible = model.possible_states(tick)
-        distribution = model.predict_ahead(newest_frame.belief, newest_frame.frame.last, tick - newest_frame.frame.last)
+        distribution = model.predict_ahead(newest_frame.belief, last_tick, tick - last_tick)
         beliefs = map(model.measured_belief, (distribution, model.predict_ahead(distribution, tick, ticks_ahead)))
-        likely = np.logical_or(*(delta_set(belief, model.policy.delta) for belief in beliefs)) & possible
-        if likely.sum() < 2 or np.array_equal(likely, possible):
-            return
-        # validity in whole steps, so that the same table is not sent again for every tick
-        until = (tick // ticks_ahead + 2) * ticks_ahead
-        table = self._obtain_table(stream, model, possible, likely, (tick, until), MOST_HELD)
-        if table is not None:
-            yield table
+        likely = np.logical_or(*(delta_set(belief, policy.delta) for belief in beliefs)) & possible
+        if likely.sum() >= 2 and not np.array_equal(likely, possible):
+            # validity in whole steps, so that the same table is not sent again for every tick
+            yield possible, likely, (tick, (tick // ticks_ahead + 2) * ticks_ahead), MOST_HELD
 
     def _obtain_table(
         self,
         stream: _Stream,
         model: MeasureModel,
+        sent_tables: Mapping[int, int],
         possible: Bools,
         likely: Bools,
         ticks: tuple[int, int],
@@ -266,7 +245,7 @@ class TableSender(Part):
             return None
         stream_number = self._store.number_of(*stream)
         earlier = self._cached_tables.get(table_key) or store.table_for(stream_number, policy.version, table_bits)
-        if (earlier is None or earlier.number not in self._sent[stream]) and len(self._sent[stream]) >= capacity:
+        if (earlier is None or earlier.number not in sent_tables) and len(sent_tables) >= capacity:
             return None
         if earlier is not None and earlier.until >= ticks[1]:
             self._remember(table_key, earlier)

@@ -152,7 +152,7 @@ class PostgresDatabase:
         if self._in_transaction:
             yield
             return
-        with self._write_transaction():
+        with self._write_transaction("write", self._lease):
             yield
 
     @contextmanager
@@ -164,17 +164,32 @@ class PostgresDatabase:
         """
         for lease_name in lease_names:
             self._end_sessions(Lease(lease_name))
-        with self._write_transaction(exclusive=True):
+        with self._write_transaction("write", self._lease, exclusive=True):
             yield
             (epoch,) = self.execute(_NEXT_EPOCH, (_GENERATION,)).fetchone()
         if self._lease is not None and self._lease.shares:
             self._epochs = self._epochs[0], epoch
 
     @contextmanager
-    def _write_transaction(self, lock: str = "write", *, exclusive: bool = False) -> Iterator[None]:
-        """A transaction under a lock of the schema; `exclusive` keeps out leases with `shares`."""
-        self._begin(lock, exclusive=exclusive)
+    def _write_transaction(self, lock: str, lease: Lease | None, *, exclusive: bool = False) -> Iterator[None]:
+        """A transaction under a lock of the schema and the locks of a lease. FileLostError if the lease was taken.
+
+        `exclusive` keeps out leases with `shares`.
+        """
+        query = "BEGIN"
+        if lease is not None and lease.shares and not exclusive:
+            query += f"; SELECT pg_advisory_xact_lock_shared({self._lock_key(lock, 'schema')})"
+            lock = _write_lock(lease)
+        query += f"; SELECT pg_advisory_xact_lock({self._lock_key(lock, 'schema')})"
+        if lease is not None:
+            query += f"; {_epochs(lease)}"
         try:
+            cursor = self._run(query)
+            if lease is not None:
+                while cursor.nextset():
+                    pass
+                self._check_epochs(cursor.fetchone())
+            self._in_transaction = True
             yield
             if (status := self._run("COMMIT").statusmessage) != "COMMIT":
                 raise DatabaseError(f"the transaction has failed before its end: {status}")
@@ -279,7 +294,7 @@ class PostgresDatabase:
     def _prepare(self, create: bool) -> None:
         """Create missing tables, unless another process was faster. FuguError for another kind or version."""
         server_name, kind = self._server.name, self._kind
-        with self._lock_transaction("make"):
+        with self._write_transaction("make", None):
             self.execute(f"SET lock_timeout = {round(kind.wait_seconds * 1000)}")
             query = "SELECT count(*) FROM pg_tables WHERE schemaname=?"
             (table_count,) = self.execute(query, (self._schema,)).fetchone()
@@ -308,16 +323,6 @@ class PostgresDatabase:
         for table, column in self.execute(query).fetchall():
             self.execute(f"ALTER TABLE {table} ALTER {column} SET STORAGE EXTERNAL")
 
-    @contextmanager
-    def _lock_transaction(self, lock: str) -> Iterator[None]:
-        """A transaction under a lock of the schema called `lock`, without a check of the lease."""
-        lease, self._lease = self._lease, None
-        try:
-            with self._write_transaction(lock):
-                yield
-        finally:
-            self._lease = lease
-
     def _take_lease(self, lease: Lease) -> bool:
         """Take a lease. Return false if another process has it and keeps it."""
         if lease.take:
@@ -335,7 +340,7 @@ class PostgresDatabase:
 
     def _new_epoch(self, lease: Lease) -> None:
         """Raise a lease's epoch, and note the epochs in which this process has it."""
-        with self._lock_transaction(_write_lock(lease)):
+        with self._write_transaction(_write_lock(lease), None):
             self.execute(_NEXT_EPOCH, (lease.name,))
             self._epochs = self.execute(_epochs(lease)).fetchone()
 
@@ -359,26 +364,6 @@ class PostgresDatabase:
         query = f"SELECT pid, COALESCE(host(client_addr), 'its machine') {_LOCKS} AND {_KEY}=?"
         holder_row = self.execute(query, (self._lock_key(lease.name),)).fetchone()
         return "" if holder_row is None else f" (from {holder_row[1]}, by the server's process {holder_row[0]})"
-
-    def _begin(self, lock: str = "write", *, exclusive: bool = False) -> None:
-        """Begin a transaction that writes, under the locks of the lease. FileLostError if the lease was taken."""
-        query = "BEGIN"
-        if self._lease is not None and self._lease.shares and not exclusive:
-            query += f"; SELECT pg_advisory_xact_lock_shared({self._lock_key(lock, 'schema')})"
-            lock = _write_lock(self._lease)
-        query += f"; SELECT pg_advisory_xact_lock({self._lock_key(lock, 'schema')})"
-        if self._lease is not None:
-            query += f"; {_epochs(self._lease)}"
-        try:
-            cursor = self._run(query)
-            if self._lease is not None:
-                while cursor.nextset():
-                    pass
-                self._check_epochs(cursor.fetchone())
-        except BaseException:
-            self._roll_back()
-            raise
-        self._in_transaction = True
 
     def _check_epochs(self, epochs: Any) -> None:
         """Raise FileLostError, for good, unless the epochs are those in which this process took its lease."""

@@ -21,7 +21,7 @@ from tests.support.brokers import Mosquitto
 from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import GatewayProcess
 from tests.support.processes import Recorder
-from tests.support.scenes import OTHER, Scene, catalogue, policy
+from tests.support.scenes import OTHER, Scene, catalogue, loop_of, policy
 
 PUBLIC = '[audiences.public]\nepsilon = 1.0\nadversary = "informed"\n'
 FLEET = (policy(1), policy(1, device="ring", table=OTHER))
@@ -114,8 +114,9 @@ def releasing(
     """The part of a gateway that makes releases of a scene, without a broker; its ledger is `s-ledger.sqlite`."""
     settings = gateway_config("home", Broker(), scene.path, config.parent, releases=config)
     progress = StoreProgress(scene.store, scene.recorder.coverage_of)
-    args = config, settings, Link(Broker(), client_id="none"), scene.store, models, progress, counters
-    return Releasing(*args, monitor=noted, shared=shared)  # type: ignore[arg-type]
+    objects = {"store": scene.store, "link": Link(Broker(), client_id="none"), "catalogue": models}
+    loop = loop_of(**objects, counters=counters, monitor=noted)
+    return Releasing(loop, config, settings, progress, shared=shared)
 
 
 class Public(Recorder):

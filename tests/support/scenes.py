@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from gateway.estimates.beliefs import model_of
 from gateway.estimates.catalogue import Catalogue
 from gateway.loop.inbox import Usage
 from gateway.loop.recorder import Recorder
+from gateway.parts import Loop, Registered
 from gateway.store.coverage import Place
 from gateway.store.journal import Arrivals, Received
 from gateway.store.location import Location
@@ -37,6 +39,13 @@ OTHER = NoiseTable.binary(1_500_000_000, 1_400_000_000)
 TERNARY = NoiseTable.randomised_response(3, 900_000_000)
 STICKY = BinaryChains(q=(0.1, 0.2), r=(0.2, 0.3))
 BOUNDED = BoundedChains(states=3, odds_ratio=9.0)
+
+
+def loop_of(**objects: Any) -> Loop:
+    """A gateway's loop with these objects, and others that do nothing."""
+    idle: dict[str, Any] = {name: Mock() for name in ("store", "link", "monitor")}
+    idle |= {"catalogue": Catalogue("home"), "counters": Counter(), "registered": Registered()}
+    return Loop(**idle | objects)
 
 
 def policy(

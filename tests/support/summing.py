@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 from fugu.contract.group_frames import OpeningRequest, Report, pack_numbers
 from fugu.contract.groups import GroupDocument, SharedWindow
@@ -28,6 +30,7 @@ from gateway.store.shards import Shard, owner
 from gateway.store.store import Store
 from tests.support.groups import Member, member_policy, signed
 from tests.support.opening import DOCUMENT, HOMES, Helper
+from tests.support.scenes import loop_of
 from tests.support.wires import Wire
 
 WINDOW = SharedWindow.of(signed(DOCUMENT))
@@ -87,23 +90,25 @@ class Site:
         self.lost: list[tuple[str, str]] = []
         self.line = Wire()
         self.seconds = 0.0
-        now = lambda: self.now_us  # noqa: E731
+        loop = loop_of(
+            store=self.store,
+            link=self.line,
+            catalogue=self.catalogue,
+            counters=self.counters,
+            monitor=Mock(note=lambda _code, name, why: self.lost.append((name, why))),
+            now_us=lambda: self.now_us,
+            seconds=lambda: self.seconds,
+        )
 
         def taking(store: Store, recorder: Recorder) -> Reports:
-            return Reports(
-                *(store, self.catalogue, recorder, self.counters, self.owed.append),
-                *(lambda _device, _reason: None, lambda _heard: None, now),
-            )
+            return Reports(dataclasses.replace(loop, store=store), recorder, self.owed.append)
 
         self.stores = [Store(location, shard=Shard(index, shards)) for index in range(shards if shards > 1 else 0)]
         others = [(store, Recorder(store, self.catalogue, 0, self.counters)) for store in self.stores]
         self.shards = [taking(*store) for store in others or [(self.store, self.recorder)]]
         self.reports = self.shards[0]
         self.releasing = Releasing(maker, releases or ReleaseConfig())
-        self.sums = Sums(
-            *(self.store, self.catalogue, self.line, self.releasing, self.counters),  # type: ignore[arg-type]
-            *(lambda name, why: self.lost.append((name, why)), now, lambda: self.seconds),
-        )
+        self.sums = Sums(loop, self.releasing)  # type: ignore[arg-type]
         self.sums.pump()  # what was due before the group came is nobody's
 
     def report(

@@ -28,7 +28,7 @@ from gateway.parts import Message
 from gateway.store.shards import Shard, owner
 from tests.support.brokers import wait_until
 from tests.support.gateway_files import gateway_config
-from tests.support.scenes import write_policies
+from tests.support.scenes import loop_of, write_policies
 
 DEVICES = [f"sensor-{index}" for index in range(6)]
 
@@ -98,7 +98,7 @@ def test_a_shard_hears_its_own_devices_and_ends_other_subscriptions_once_a_conne
     own, other = (next(name for name in DEVICES if owner(name, 2) == index) for index in (1, 0))
     link, store, counters = Mock(), Mock(), Counter[str]()
     catalogue: Any = SimpleNamespace(fleet="home", names=lambda: [own])
-    part = OwnDevices(Shard(1, 2), store, link, catalogue, counters)
+    part = OwnDevices(loop_of(store=store, link=link, catalogue=catalogue, counters=counters), Shard(1, 2))
 
     def heard(device: str) -> bool:
         return part.heard(Message(topic_of("symbols", "home", device, "hr"), b""))
@@ -118,7 +118,7 @@ def test_a_shard_hears_its_own_devices_and_ends_other_subscriptions_once_a_conne
 
 def test_a_shard_that_comes_back_unsettles_releases_and_what_they_need_is_said_when_it_changes() -> None:
     store, channel, progress, releasing = Mock(), Mock(), Mock(), Mock()
-    part = ShardReader(store, channel, progress, releasing)
+    part = ShardReader(loop_of(store=store), channel, progress, releasing)
     progress.note_return.return_value = False
     releasing.needed_ticks.return_value = {("watch", "hr"): 5}
     part.pump()

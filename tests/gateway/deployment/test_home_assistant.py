@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from gateway.store.store import Store
 from tests.support.brokers import wait_until
 from tests.support.home_assistant import Listener
 from tests.support.processes import policy
+from tests.support.scenes import catalogue, loop_of
 from tests.support.shipped import Shipped, fugu
 
 WATCH = describe(policy(epoch_us=0, period_us=60_000_000))
@@ -39,7 +39,8 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         link = Link(shipped.address("gateway"), client_id="gateway")
         link.start()
         wait_until(lambda: link.connected)
-        assistant = HomeAssistant("home", link, store, lambda: {"watch": [WATCH]}, Counter())
+        loop = loop_of(link=link, store=store, catalogue=catalogue())
+        assistant = HomeAssistant(loop, lambda: {"watch": [WATCH]})
         assistant.pump()
         wait_until(lambda: len(listener.documents) == 2)
         link.publish(topic_of("description", "home", "watch", "hr"), WATCH.encode(), retain=True)

@@ -43,6 +43,7 @@ from gateway.store.coverage import Place
 from gateway.store.journal import Heard, Received
 from tests.support.measured import decoded_covariance, grid, measure_frames, measure_policy
 from tests.support.scenes import Scene as AnyScene
+from tests.support.scenes import loop_of
 from tests.support.scenes import policy as symbol_policy
 from tests.support.wires import Wire
 
@@ -457,11 +458,15 @@ class Sending:
 
     def open(self) -> None:
         scene = self.scene
-        self.sender = TableSender(
-            *(scene.store, scene.catalogue, scene.recorder.points, self.wire, scene.counters),  # type: ignore[arg-type]
+        loop = loop_of(
+            store=scene.store,
+            link=self.wire,
+            catalogue=scene.catalogue,
+            counters=scene.counters,
             now_us=lambda: self.now,
             seconds=lambda: self.seconds,
         )
+        self.sender = TableSender(loop, scene.recorder.points)
 
     def reopen(self) -> None:
         self.scene.reopen()

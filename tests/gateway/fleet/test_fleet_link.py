@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,6 +25,7 @@ from gateway.fleet.service import FleetService
 from gateway.parts import Message
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held
+from tests.support.scenes import loop_of
 from tests.support.signing import Keys
 from tests.support.simulated_fleets import START, names, new_registry, plan
 
@@ -54,12 +56,15 @@ class Operator:
         self.connection = Link(broker.broker, "operator")
         self.gateway: Any = SimpleNamespace(connected=True)
         enrolled: Any = SimpleNamespace(roots=[(None, b"root")], signer=None, has=names(20).__contains__)
-        self.link = FleetService(
-            FleetConfig(registry=path, roots=(path,)),
-            *(self.connection, self.gateway, enrolled, self.counters, lambda: None, lambda _names: None, refused),
+        loop = loop_of(
+            link=self.gateway,
+            counters=self.counters,
+            monitor=Mock(note_refusal=refused, clock_ahead=lambda: None),
             seconds=lambda: self.now,
             now_us=lambda: START + int(self.now * 1e6),
         )
+        files = FleetConfig(registry=path, roots=(path,))
+        self.link = FleetService(loop, files, self.connection, enrolled)
         self.link.start()
         wait_until(lambda: self.connection.connected)
 
@@ -386,11 +391,9 @@ def test_a_time_is_signed_only_by_a_clock_that_may_be_right(
     enrolled: Any = SimpleNamespace(
         roots=[(None, keys.root_envelope())], signer=SimpleNamespace(time=keys.signed_time), has=lambda _device: True
     )
-    hold = lambda names: held.append(tuple(names))  # noqa: E731
+    monitor = SimpleNamespace(hold=lambda _code, names: held.append(tuple(names)), clock_ahead=lambda: ahead)
     operator = Link(broker.broker, "operator")
-    service = FleetService(
-        files, operator, link, enrolled, Counter(), lambda: ahead, hold, lambda *_: None, lambda: sure
-    )
+    service = FleetService(loop_of(link=link, monitor=monitor), files, operator, enrolled, lambda: sure)
     link.start()
     service.start()
     try:

@@ -12,7 +12,7 @@ from fugu.contract.errors import FuguError
 from fugu.host import database
 from fugu.host.database import add_functions
 from gateway.fleet.entries import Due, FleetError, PolicyReport, RegistryError, Sighting, Target
-from gateway.fleet.registry import MOST_REFUSALS, Desired, Registry, Reported
+from gateway.fleet.registry import MOST_REFUSALS, Desired, Registry
 from tests.support.simulated_fleets import SECOND, START, document, names, new_registry
 
 
@@ -134,7 +134,7 @@ def test_answers_and_the_refusals_that_stay(registry: Registry) -> None:
     refused = PolicyReport("d000", 2, "refused", "epsilon above the ceiling", START + SECOND, stale=True)
     assert registry.note_reports([accepted, refused, refused._replace(device="stranger")]) == 1
     registry.note_reports([refused._replace(time_us=START + 9 * SECOND)])  # retained, at the gateway's restart
-    expected = Reported(1, 2, "refused", "epsilon above the ceiling", START + SECOND, True)
+    expected = refused._replace(in_force=1)
     assert registry.device("d000").reported == expected
     registry.note_reports([PolicyReport("d000", 2, "accepted", "", START + 10 * SECOND)])
     reported = registry.device("d000").reported

@@ -13,15 +13,16 @@ from fugu.contract.errors import FuguError
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
-from gateway.health.contradictions import Contradictions, Stopping
-from gateway.health.monitor import Monitor, Sources
+from gateway.health.contradictions import Contradictions
+from gateway.health.monitor import Monitor
 from gateway.loop.gateway import Gateway
 from gateway.loop.recorder import Recorder
+from gateway.parts import Stopping
 from gateway.store.journal import Arrivals, Received
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_files import gateway_config
-from tests.support.scenes import catalogue, frames, write_policies
+from tests.support.scenes import catalogue, frames, loop_of, write_policies
 from tests.support.whole_fleet import Everything
 
 TOPIC = topic_of("stop", "home", "watch")
@@ -43,12 +44,12 @@ class Scene:
     def open(self) -> None:
         """Open the store, with nothing in memory."""
         self.store, policies = Store(self._path), catalogue()
-        sources = Sources(policies, self.counters, (), 1e9, dict, dict)
-        self.monitor = Monitor("home", self._path, self.link, sources)
+        self.monitor = Monitor(self._path, self.link, policies, self.counters, 1e9, dict, int, dict)
         how = Stopping(
             lambda device, version: f"{device} {version}".encode(), lambda: self.newest, lambda: self.in_force
         )
-        self.all = Contradictions("home", self.store, self.link, self.monitor, how if self._stopping else None)
+        loop = loop_of(store=self.store, link=self.link, catalogue=policies, monitor=self.monitor)
+        self.all = Contradictions(loop, self.monitor, how if self._stopping else None)
         self.recorder = Recorder(self.store, policies, 8, self.counters)
         self.recorder.conflict = self.all.record
 

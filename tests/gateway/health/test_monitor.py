@@ -24,7 +24,7 @@ from fugu.host.terminal import log_to_stderr
 from fugu.mqtt import Link
 from fugu_cli.main import main
 from gateway.estimates.catalogue import Catalogue
-from gateway.health.monitor import Monitor, NotRunningError, Sources, ask_gateway
+from gateway.health.monitor import Monitor, NotRunningError, ask_gateway
 from gateway.store.journal import Heard
 from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.processes import GatewayProcess
@@ -60,13 +60,15 @@ class Scene:
         self.counters: Counter[str] = Counter()
         self.link = Connection()
         self.left: set[str] = set()
-        sources = Sources(
-            *(policies or catalogue(), self.counters, names, 120.0, lambda: certificates or {}),
-            lambda: {"inbox": 0, "store_bytes": 0, "estimates_waiting": 0, "next_releases": {}},
-            has_left=lambda device: device in self.left,
-        )
         link: Any = self.link
-        self.monitor = Monitor("home", folder / "s", link, sources, lambda: self.now, lambda: 1.8e9 + self.now)
+        self.monitor = Monitor(
+            *(folder / "s", link, policies or catalogue(), self.counters, 120.0, lambda: certificates or {}),
+            *(lambda: 0, lambda: {"store_bytes": 0, "estimates_waiting": 0, "next_releases": {}}),
+            has_left=lambda device: device in self.left,
+            seconds=lambda: self.now,
+            wall=lambda: 1.8e9 + self.now,
+        )
+        self.monitor.expected_devices.update(names)
 
     def after(self, seconds: float) -> set[tuple[AlarmCode, str]]:
         """The alarms after some time, while the worker works."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 from fugu.contract.reports import AlarmCode
 from gateway.deployment import doctor
@@ -12,13 +13,14 @@ from gateway.parts import Message
 from tests.support.brokers import wait_until
 from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import gateway_here
-from tests.support.scenes import POLICIES, catalogue, write_policies
+from tests.support.scenes import POLICIES, catalogue, loop_of, write_policies
 from tests.support.shipped import Shipped
 
 
 def test_more_of_them_than_accounts_are_an_alarm_and_as_many_are_none() -> None:
     held: list[dict[str, str]] = []
-    part = SharedSubscriptions(catalogue(POLICIES), lambda details: held.append(dict(details)))  # two devices
+    monitor = SimpleNamespace(hold=lambda _code, details: held.append(dict(details)))
+    part = SharedSubscriptions(loop_of(catalogue=catalogue(POLICIES), monitor=monitor))  # two devices
 
     def says(topic: str, payload: bytes) -> None:
         assert part.heard(Message(topic, payload))

@@ -23,7 +23,7 @@ from gateway.store.coverage import Place
 from gateway.store.journal import Received
 from gateway.store.store import Outgoing
 from tests.support.measured import measure_policy
-from tests.support.scenes import Scene, frames, policy
+from tests.support.scenes import Scene, frames, loop_of, policy
 from tests.support.wires import Wire
 
 DEVICES = tuple(f"d{number:03d}" for number in range(40))
@@ -59,7 +59,7 @@ class Service:
     def open(self) -> None:
         self.link = SlowLink()
         here = self.scene
-        self.publisher = Publisher(self.link, "home", here.store, here.recorder, here.counters)  # type: ignore[arg-type]
+        self.publisher = Publisher(loop_of(link=self.link, store=here.store, counters=here.counters), here.recorder)
 
     def crash(self) -> None:
         self.scene.reopen()

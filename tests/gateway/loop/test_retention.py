@@ -6,6 +6,8 @@ import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -20,7 +22,7 @@ from gateway.store.coverage import Place
 from gateway.store.journal import Received
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
-from tests.support.scenes import Scene, asked, frames, newest, packed, policy
+from tests.support.scenes import Scene, asked, frames, loop_of, newest, packed, policy
 
 HOUR = 3600
 SECOND_US = 1_000_000
@@ -38,10 +40,15 @@ class Keeper:
 
     def open(self) -> None:
         here = self.scene
-        self.retention = Retention(
-            *(self.keep, here.store, here.recorder._catalogue, here.recorder, lambda: self.needed),
-            *(here.lag, here.counters, lambda: self.now_us, lambda: self.seconds),
+        loop = loop_of(
+            store=here.store,
+            catalogue=here.recorder._catalogue,
+            counters=here.counters,
+            now_us=lambda: self.now_us,
+            seconds=lambda: self.seconds,
         )
+        settings: Any = SimpleNamespace(keep=self.keep, lag=here.lag)
+        self.retention = Retention(loop, settings, here.recorder, lambda: self.needed)
 
     def reopen(self) -> None:
         self.scene.reopen()

@@ -13,6 +13,7 @@ from fugu.host.database import AwayError
 from gateway.loop.gateway import IDLE_SECONDS
 from gateway.parts import Part
 from tests.support.loop_driver import START, Driver
+from tests.support.scenes import loop_of
 
 CALLS = ("heard", "born", "stored", "connected", "renew", "pump", "acknowledged")
 
@@ -21,6 +22,7 @@ class Away(Part):
     """Asks a store that is away at one call."""
 
     def __init__(self, call: str) -> None:
+        super().__init__(loop_of())
         self.asked = 0
         setattr(self, call, self._ask)
 
@@ -31,6 +33,7 @@ class Away(Part):
 
 class Called(Part):
     def __init__(self, call: str) -> None:
+        super().__init__(loop_of())
         self.calls = 0
         setattr(self, call, self._note)
 
@@ -54,7 +57,7 @@ def test_a_store_that_is_away_at_any_call_of_a_part_stops_nothing(
         frame = SymbolFrame(1, START - 1, START, bytes(4)).encode()
         gateway._note_answer(1, True)
         gateway._inbox.notify(None)
-        monkeypatch.setattr(gateway._enrolled, "refresh", lambda: True)
+        monkeypatch.setattr(gateway._registered, "refresh", lambda: True)
         driver.deliver([(topic_of("status", "home", "d3"), status), (topic_of("symbols", "home", "d3", "hr"), frame)])
         assert away.asked > 0
         assert (after.calls > 0) == (call != "heard"), "the rest of a message that cannot be heard is not heard either"
@@ -73,7 +76,7 @@ def test_parts_that_wait_for_a_store_that_is_away_do_not_keep_the_loop_busy(
 
     with Driver(tmp_path, monkeypatch, devices=4) as driver:
         gateway = driver.gateway
-        gateway._parts_by_call["busy"].append(Waiting())
+        gateway._parts_by_call["busy"].append(Waiting(loop_of()))
         driver.round()
         assert gateway._patience() == 0.0
         gateway._parts_by_call["pump"][:0] = [Away("pump")]

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,7 +14,7 @@ from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import topic_of
 from gateway.loop.publisher import RESERVED_US, Publisher, WatermarkCounter
 from gateway.store.store import Store
-from tests.support.scenes import Scene, policy
+from tests.support.scenes import Scene, loop_of, policy
 from tests.support.wires import Wire
 
 YEAR_US = 365 * 86_400 * 1_000_000
@@ -81,7 +82,8 @@ def test_each_device_s_watermark_has_a_tag_under_its_own_key(tmp_path: Path) -> 
     names = (*keys, "pen")
     scene = Scene(tmp_path / "s.sqlite", policies=tuple(policy(1, device=name) for name in names))
     link = Wire()
-    publisher = Publisher(link, "home", scene.store, scene.recorder, scene.counters, key_of=keys.get)  # type: ignore[arg-type]
+    registered = Mock(key=keys.get)
+    publisher = Publisher(loop_of(link=link, store=scene.store, registered=registered), scene.recorder)
     for name in names:
         scene.record(SymbolFrame(1, -1, 0, b"\1"), device=name)
         publisher.born(name)

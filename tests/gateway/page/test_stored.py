@@ -169,11 +169,10 @@ def test_what_a_device_said_of_itself_before_anybody_looked_is_among_what_left_i
         feed._on_messages([(topic_of("status", "home", "watch"), status, True)])
         feed._on_messages([(topic_of("policy_status", "home", "watch"), policies, True)])
         feed._on_messages([(topic_of("status", "home", "ring"), status, True)])
-        events = feed.take(feed.watch("watch"))
+        watcher = feed.watch("watch")
+        events = feed.take(watcher)
         feed._on_messages([(topic_of("status", "home", "watch"), status, False)])
-        return [
-            (event["kind"], event["bytes"]) for event in (*events, *feed.take_and_show(feed._watchers["watch"][0])[0])
-        ]
+        return [(event["kind"], event["bytes"]) for event in (*events, *feed.take_and_show(watcher)[0])]
 
     expected = [("policy", policies.hex()), ("status", status.hex()), ("status", status.hex())]
     assert asyncio.run(scene()) == expected

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.home_assistant import Listener
 from tests.support.processes import policy
+from tests.support.scenes import loop_of
 
 WATCH, RING = (describe(policy(epoch_us=0, period_us=60_000_000, device=name)) for name in ("watch", "ring"))
 SURE = str(math.ceil(1000 / (1 + math.exp(-(WATCH.guarantee.epsilon or 0.0)))) / 10)
@@ -49,11 +51,14 @@ class Scene:
 
     def start(self, *, wanted: bool = True) -> None:
         """As a gateway does that was started anew."""
-        self.told = HomeAssistant(
-            *("home", self.link, self.store, self._describe if wanted else None, self.counters),
+        loop = loop_of(
+            store=self.store,
+            link=self.link,
+            catalogue=SimpleNamespace(fleet="home", has=lambda _device: True),
+            counters=self.counters,
             seconds=lambda: self.now,
-            pause=lambda: 5.0,
         )
+        self.told = HomeAssistant(loop, self._describe if wanted else None, pause=lambda: 5.0)
         self.told.connected()
 
     def until_topics(self, *names: str) -> None:

@@ -33,7 +33,7 @@ from gateway.store.journal import Heard, Received
 from gateway.store.store import Store
 from tests.support.enrolled import add
 from tests.support.release_scenes import FLEET, PUBLIC, Noted, releasing, scheduled, write_config
-from tests.support.scenes import Scene, catalogue, frames, policy
+from tests.support.scenes import Scene, catalogue, frames, loop_of, policy
 from tests.support.signing import Keys, policy_document
 
 KEYS = Keys()
@@ -68,9 +68,7 @@ class Home:
         self.fleet = FleetPolicies(self.registry, roots, self.catalogue, Counter())
         self.look()
         link = Link(Broker(), client_id="none")
-        self.describing = Describing(
-            link, self.catalogue, self.scene.store.versions, Counter(), lambda _device: False, lambda _devices: None
-        )
+        self.describing = Describing(loop_of(link=link, catalogue=self.catalogue, store=self.scene.store))
         config = write_config(folder, scheduled(), audiences=(READERS if readers else "") + PUBLIC)
         if readers:
             (folder / "readers.json").write_text(
@@ -349,10 +347,10 @@ def test_many_accounts_follow_policies_a_tenth_of_the_time_at_most(
 
 
 def test_a_refusal_is_held_until_the_device_accepts_a_document(tmp_path: Path) -> None:
-    versions = Store(tmp_path / "s.sqlite").versions
     held: list[list[str]] = []
-    link = Link(Broker(), client_id="none")
-    describing = Describing(link, catalogue(FLEET), versions, Counter(), lambda _device: False, held.append)
+    monitor = SimpleNamespace(hold=lambda _code, devices: held.append(devices))
+    objects = {"store": Store(tmp_path / "s.sqlite"), "link": Link(Broker(), client_id="none"), "monitor": monitor}
+    describing = Describing(loop_of(catalogue=catalogue(FLEET), **objects))
     for reason, devices in (("guarantee", ["watch"]), ("", [])):
         status = PolicyStatus(1, b"12345678", reason, "", 1, False)
         for fleet, expected in (("other", held[-1:]), ("home", [devices])):
