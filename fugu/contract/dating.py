@@ -20,19 +20,10 @@ from fractions import Fraction
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
-from fugu.contract.chains import ChainClass, JointChains
+from fugu.contract.chains import ChainClass, JointChains, Ratios
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.history import (
-    History,
-    Noise,
-    Ratios,
-    Span,
-    forget_noise,
-    largest_ratios,
-    log_ratio,
-    louder_intervals,
-)
+from fugu.contract.history import History, Noise, Span, forget_noise, largest_ratios, log_ratio, louder_intervals
 from fugu.contract.losses import CONTEXT, as_decimal, float_up, log_up
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy

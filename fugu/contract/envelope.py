@@ -7,12 +7,12 @@ its helper, and count for no role of a fleet. A device signs a `report` in the s
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import msgpack
 
 from fugu.contract.errors import range_error
-from fugu.contract.message import Binary, Many, Message, Row, Word, binary, check_size, frozen, unpack_payload
+from fugu.contract.message import Binary, Many, Message, Row, Word, binary, frozen
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -57,6 +57,7 @@ class Envelope(Message):
     """A signed payload of some kind."""
 
     SCHEMA = 10
+    MOST_BYTES = MAX_ENVELOPE_BYTES, "an envelope"
 
     kind: Annotated[Kind, Word(get_args(Kind)), "What the payload is; says which role has to sign it."]
     payload: Annotated[bytes, Binary(1, MAX_ENVELOPE_BYTES), "The bytes that are signed."]
@@ -67,12 +68,6 @@ class Envelope(Message):
     def _check_consistency(self) -> None:
         if len({signature.key for signature in self.signatures}) != len(self.signatures):
             raise range_error("an envelope with two signatures of one key")
-
-    @classmethod
-    def decode(cls, payload: bytes) -> Self:
-        """Parse an envelope; its payload stays bytes. Errors as for any message."""
-        check_size(payload, MAX_ENVELOPE_BYTES, "an envelope")
-        return cls.read(unpack_payload(payload, cls.SCHEMA), "message")
 
     @property
     def message(self) -> bytes:

@@ -26,10 +26,8 @@ from fugu.contract.message import (
     Text,
     Word,
     binary,
-    checked_row,
     frozen,
     integer,
-    unpack_payload,
 )
 from fugu.core.frames import COUNT_HIGH, COUNT_LOW, symbol_frame, window_frame
 
@@ -160,7 +158,7 @@ class SymbolFrame(Message):
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a frame; errors as for any message."""
-        row = checked_row(unpack_payload(payload, cls.SCHEMA), len(cls.wire), "message")
+        row = cls.unpack(payload)
         version, shift, previous, first_tick, bits, symbol_count, padding, packed = row
         _BITS.check(bits, "bits")
         _COUNT.check(symbol_count, "count")

@@ -15,26 +15,14 @@ could guess the count after some thousand tries. The header is also HPKE's `info
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, get_args
 
 import msgpack
 
 from fugu.contract.envelope import signed_bytes
 from fugu.contract.errors import length_error, range_error
 from fugu.contract.frames import MAX_COUNTS, MAX_TICK, MAX_WINDOW_TICKS, TICK, WINDOW_NAME_PATTERN, PolicyVersion
-from fugu.contract.message import (
-    Binary,
-    Integer,
-    Many,
-    Message,
-    Row,
-    Text,
-    Word,
-    check_size,
-    frozen,
-    integer,
-    unpack_payload,
-)
+from fugu.contract.message import Binary, Integer, Many, Message, Row, Text, Word, frozen, integer
 from fugu.contract.topics import NAME_PATTERN
 
 __all__ = [
@@ -168,6 +156,7 @@ class OpeningRequest(Message):
     """A page of the one set of devices whose sum the site asks for."""
 
     SCHEMA = 15
+    MOST_BYTES = MAX_PAGE_BYTES, "a page of a request"
 
     document: Digest
     number: Number
@@ -183,12 +172,6 @@ class OpeningRequest(Message):
     def _check_consistency(self) -> None:
         if self.page >= self.pages:
             integer(self.page, 0, self.pages - 1, "page")
-
-    @classmethod
-    def decode(cls, payload: bytes) -> Self:
-        """Parse a page; errors as for any message."""
-        check_size(payload, MAX_PAGE_BYTES, "a page of a request")
-        return cls.read(unpack_payload(payload, cls.SCHEMA), "message")
 
 
 NoSum = Literal["", "too-few", "key-gone", "not-mine"]

@@ -16,7 +16,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple, Self, cast
 
-from fugu.contract.chains import JointChains
+from fugu.contract.chains import JointChains, Ratios
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.losses import CONTEXT, as_decimal
@@ -29,7 +29,6 @@ __all__ = [
     "History",
     "Named",
     "Noise",
-    "Ratios",
     "RelatedStream",
     "Span",
     "forget_noise",
@@ -41,8 +40,6 @@ __all__ = [
     "related_names",
 ]
 
-Ratios = tuple[Fraction, Fraction]
-"""Bounds on the likelihood ratios of a tick, one for each direction."""
 Interval = tuple[int, int]
 """Ticks first..last."""
 

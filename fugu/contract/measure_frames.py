@@ -5,20 +5,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from fugu.contract.errors import length_error, range_error
 from fugu.contract.frames import First, PolicyVersion, Previous, Shift, SymbolFrame, WindowFrame, check_ticks
-from fugu.contract.message import (
-    Binary,
-    Field,
-    FieldType,
-    Integer,
-    Message,
-    Schema,
-    binary,
-    checked_row,
-    frozen,
-    integer,
-    length,
-    unpack_payload,
-)
+from fugu.contract.message import Binary, Field, FieldType, Integer, Message, Schema, binary, frozen, integer, length
 
 __all__ = ["MAX_MEASURE_TICKS", "AnyFrame", "MeasureFrame", "Point", "Released"]
 
@@ -111,7 +98,7 @@ class MeasureFrame(Message):
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a frame; errors as for any message."""
-        row = checked_row(unpack_payload(payload, cls.SCHEMA), len(cls.wire), "message")
+        row = cls.unpack(payload)
         version, shift, previous, first_tick, dimensions, drawn_ticks, points = row
         _DIMENSIONS.check(dimensions, "dimensions")
         form = _record(dimensions)

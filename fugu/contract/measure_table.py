@@ -40,7 +40,6 @@ from fugu.contract.message import (
     length,
     read_row,
     row_schema,
-    unpack_payload,
 )
 from fugu.contract.noise_table import MAX_POINTS, MAX_TABLE_STATES, NoiseTable, check_dimensions
 
@@ -390,9 +389,7 @@ class TimedTable(Message):
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a table's message; errors as for any message."""
-        version, number, constraint, first, until, kind, noise = read_row(
-            unpack_payload(payload, cls.SCHEMA), cls.wire, "message"
-        )
+        version, number, constraint, first, until, kind, noise = read_row(cls.unpack(payload), cls.wire, "message")
         return cls(version, number, constraint, first, until, _read_staircase(noise) if kind else _read_weights(noise))
 
     @property

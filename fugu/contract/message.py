@@ -39,7 +39,6 @@ __all__ = [
     "length",
     "read_row",
     "row_schema",
-    "unpack_payload",
 ]
 
 
@@ -208,6 +207,8 @@ class Message:
 
     Attributes:
         SCHEMA: the number of the schema; parts of messages have none.
+        MOST_BYTES: the largest payload that is read, and what an error calls a message; None where a broker's limit
+            is enough.
         LAYOUT: the fields of the array in their order: names of declared fields, or fields that are on the wire only.
             Empty for the declared fields.
         fields: the declared fields in their order.
@@ -216,6 +217,7 @@ class Message:
 
     __slots__ = ()
     SCHEMA: ClassVar[int]
+    MOST_BYTES: ClassVar[tuple[int, str] | None] = None
     LAYOUT: ClassVar[tuple[str | Field, ...]] = ()
     fields: ClassVar[tuple[Field, ...]] = ()
     wire: ClassVar[tuple[Field, ...]] = ()
@@ -267,9 +269,26 @@ class Message:
         return cls(**field_values)
 
     @classmethod
+    def unpack(cls, payload: bytes) -> list[Any]:
+        """Unpack the fields of a payload's array, which are not checked yet; FrameError for another message."""
+        if cls.MOST_BYTES is not None:
+            check_size(payload, *cls.MOST_BYTES)
+        if not payload:
+            raise FrameError("empty payload", Reason.EMPTY)
+        if payload[0] != cls.SCHEMA:
+            raise FrameError(f"schema {payload[0]}, expected {cls.SCHEMA}", Reason.UNKNOWN_SCHEMA)
+        try:
+            row = msgpack.unpackb(memoryview(payload)[1:], raw=False, strict_map_key=True)
+        except msgpack.ExtraData:
+            raise FrameError("bytes follow the end of the message", Reason.TRAILING_BYTES) from None
+        except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
+            raise FrameError("no msgpack message") from None
+        return checked_row(row, len(cls.wire), "message")
+
+    @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a message; the FrameError says what is wrong."""
-        return cls.read(unpack_payload(payload, cls.SCHEMA), "message")
+        return cls.read(cls.unpack(payload), "message")
 
     @classmethod
     def schema(cls) -> Schema:
@@ -304,20 +323,6 @@ class Row(FieldType):
     def schema(self) -> Schema:
         schema = row_schema(self.part.__name__, self.part.wire)
         return schema | ({"description": self.about} if self.about else {})
-
-
-def unpack_payload(payload: bytes, schema: int) -> Any:
-    """Unpack the msgpack value behind the schema number of a payload; FrameError for another schema."""
-    if not payload:
-        raise FrameError("empty payload", Reason.EMPTY)
-    if payload[0] != schema:
-        raise FrameError(f"schema {payload[0]}, expected {schema}", Reason.UNKNOWN_SCHEMA)
-    try:
-        return msgpack.unpackb(memoryview(payload)[1:], raw=False, strict_map_key=True)
-    except msgpack.ExtraData:
-        raise FrameError("bytes follow the end of the message", Reason.TRAILING_BYTES) from None
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
-        raise FrameError("no msgpack message") from None
 
 
 def checked_row(value: Any, field_count: int, name: str) -> list[Any]:

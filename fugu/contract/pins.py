@@ -31,7 +31,7 @@ from fugu.core.pins import departures
 from fugu.core.policy import ADVERSARIES
 from fugu.core.policy import Policy as CorePolicy
 
-__all__ = ["MeasuredPins", "Pins", "SymbolPins", "contains", "pins_of", "violations"]
+__all__ = ["MeasuredPins", "Pins", "SymbolPins", "pins_of", "violations"]
 
 State = Annotated[int, Field(ge=0)]
 
@@ -207,13 +207,3 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
     if policy.degree < pins.degree:
         problems.append(f"its degree of protection {policy.degree} is below the pinned {pins.degree}")
     return problems
-
-
-def contains(policy_chains: ChainClass, pinned_chains: ChainClass) -> bool:
-    """True if a policy's class is shown to contain every chain of a pinned class, exactly, without tolerance.
-
-    Chains of a bounded class start anywhere, and their steps may change. Other classes have one chain for all time,
-    started stationary, and so contain no bounded class. Joint chains must be of the same streams with the same rates,
-    because the owners of the other streams rely on them.
-    """
-    return policy_chains.states == pinned_chains.states and policy_chains.covers(pinned_chains)

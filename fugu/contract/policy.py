@@ -9,7 +9,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, ValidationE
 from pydantic_core import CoreSchema, core_schema
 
 from fugu.contract._document import Document, DocumentFile, first_problem
-from fugu.contract.chains import ChainClass
+from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_FRAME_TICKS
@@ -148,7 +148,10 @@ class Policy(PolicyHeader):
             raise ValueError("there is neither a table nor a window: give at least one of them")
         if self.table is None and self.frame_ticks != 1:
             raise ValueError("frame_ticks is for symbols: leave it out where there is no table")
-        states = self.chains.states_of(self.device, self.stream, self.clock.period_us)
+        chains = self.chains
+        if isinstance(chains, JointChains) and self.clock.period_us != chains.period_us:
+            raise ValueError(f"the clock's period is not the {chains.period_us} microseconds of the chains")
+        states = chains.stream_sizes[chains.column(self.device, self.stream)]
         state_counts = (len(self.discretiser.states), states, *([] if self.table is None else [self.table.states]))
         if len(set(state_counts)) != 1:
             raise ValueError(f"discretiser, chains and table have {state_counts} states")

@@ -17,8 +17,7 @@ from pydantic import ValidationError
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract._document import first_problem
-from fugu.contract.chains import JointChains, odds_ratio, two_steps
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import JointChains, Shown, odds_ratio, two_steps
 from fugu.contract.discretisers import Discretiser
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Question, choose_states

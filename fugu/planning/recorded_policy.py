@@ -22,7 +22,6 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.groups import GroupDocument
 from fugu.contract.losses import Adversary
-from fugu.contract.pins import contains
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
@@ -193,7 +192,7 @@ def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = A
     adversary = policy.guarantee.adversary
     tick_epsilon = bounded_chains.ratio_loss(*policy.outputs.ratios, adversary).epsilon
     return RecordedClass(
-        contains(declared_class, covering_chains),
+        declared_class.covers(covering_chains),
         covering_chains.odds_bound,
         declared_class.odds_bound,
         policy.outputs.bound(bounded_chains, adversary, tick_epsilon).epsilon(policy.guarantee.stretch_ticks),

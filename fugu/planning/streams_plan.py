@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from scipy.optimize import brentq
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, odds_ratio
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown, odds_ratio
 from fugu.contract.dating import with_slack
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee

@@ -19,8 +19,7 @@ from pydantic import Field, model_validator
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.model import stationary_distribution
 from fugu.contract._document import Document
-from fugu.contract.chains import ChainClass, odds_ratio
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import ChainClass, Shown, odds_ratio
 from fugu.contract.errors import FuguError
 from fugu.contract.losses import SIXTEEN_ROUNDINGS
 

@@ -21,7 +21,7 @@ from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.history import History, history_alone
 from fugu.contract.losses import Adversary, float_up
-from fugu.contract.pins import SymbolPins, contains, pins_of, violations
+from fugu.contract.pins import SymbolPins, pins_of, violations
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
@@ -361,7 +361,7 @@ def _owner_findings(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding
         return
     for violation in violations(policy, pins):
         is_narrow = (
-            isinstance(pins, SymbolPins) and isinstance(policy, Policy) and not contains(policy.chains, pins.chains)
+            isinstance(pins, SymbolPins) and isinstance(policy, Policy) and not policy.chains.covers(pins.chains)
         )
         finding_name = "class-narrower-than-pinned" if is_narrow and "class of chains" in violation else "pins-violated"
         yield Finding(finding_name, violation)

@@ -25,7 +25,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from fugu.chains.arrays import Floats
-from fugu.contract.class_of_chains import Rows
+from fugu.contract.chains import Rows
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import sequence_name
 from fugu.contract.noise_table import NoiseTable

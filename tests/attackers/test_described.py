@@ -14,8 +14,7 @@ import pytest
 
 from fugu.attackers import described
 from fugu.attackers.described import believed_chains, read_counts, read_symbols
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
 from fugu.contract.descriptions import DescribedWindow, Description, describe
 from fugu.contract.noise_table import NoiseTable
 from tests.support.processes import policy

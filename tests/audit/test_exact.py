@@ -17,8 +17,7 @@ import pytest
 from fugu.audit.exact import NotRecomputed, binary, points, stream_loss
 from fugu.audit.exact.chains.claims import known_loss, recompute
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up, sqrt_of
-from fugu.contract.chains import BinaryChains, BoundedChains, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, JointChains, Shown
 from fugu.contract.losses import Adversary
 from fugu.contract.measure_table import StaircaseNoise, TimedTable
 from fugu.contract.noise_table import NoiseTable

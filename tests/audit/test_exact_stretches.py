@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from fugu.audit.exact.chains.claims import recompute
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee, StreamOutputs
 from fugu.contract.losses import Adversary, float_up

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from fugu.contract.chains import JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import JointChains, Shown
 from fugu.contract.classify import place_of_double
 from fugu.contract.compiled import AgentPolicy, read_discretiser, read_policy
 from fugu.contract.compiler import compile_board_policy, compile_discretiser, compile_policy

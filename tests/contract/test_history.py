@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, ChainClass, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, ChainClass, JointChains, Shown
 from fugu.contract.dating import SLACK, Dated, dates_of, settling_ticks
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.guarantee import Guarantee

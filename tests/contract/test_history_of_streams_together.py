@@ -14,8 +14,7 @@ import pytest
 
 from edge_agent.dating import device_history
 from edge_agent.policy_history import Edition
-from fugu.contract.chains import BoundedChains, ChainClass, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BoundedChains, ChainClass, JointChains, Shown
 from fugu.contract.dating import Dated, dates_of
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import MAX_TICK

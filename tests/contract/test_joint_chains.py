@@ -13,8 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from fugu.chains.model import stationary_distribution
-from fugu.contract.chains import JointChains, odds_ratio, two_steps
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import JointChains, Shown, odds_ratio, two_steps
 from fugu.contract.losses import Adversary
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.finite import KnownChains

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError, Reason
 from fugu.contract.frames import MAX_TICK
@@ -21,7 +20,7 @@ from fugu.contract.guarantee import Guarantee, tick_ratios
 from fugu.contract.measure_policy import MeasurePolicy, sparse_rows
 from fugu.contract.measure_table import TimedTable, set_of
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.pins import MeasuredPins, SymbolPins, contains, pins_of, violations
+from fugu.contract.pins import MeasuredPins, SymbolPins, pins_of, violations
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.trust import Trust
@@ -275,7 +274,7 @@ PAIRS = JointChains(
     ],
 )
 def test_containment_is_exact_from_both_sides(wider: ChainClass, pinned: ChainClass, *, inside: bool) -> None:
-    assert contains(wider, pinned) == inside
+    assert wider.covers(pinned) == inside
 
 
 PROBABILITY = st.floats(0.01, 0.99)
@@ -293,7 +292,7 @@ def test_a_class_that_contains_another_promises_at_least_as_much(
     members = [BinaryChains(q=(x, x), r=(y, y)) for x in q for y in r]
     wider = [BinaryChains(q=own_q, r=own_r), BoundedChains(states=2, odds_ratio=9.0)]
     for wide in wider:
-        if contains(wide, pinned):
+        if wide.covers(pinned):
             most = wide.ratio_loss(*ratios, "informed").epsilon
             assert all(member.ratio_loss(*ratios, "informed").epsilon <= most for member in members)
 

@@ -11,8 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from fugu.audit.exact import recompute
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, odds_ratio, two_steps
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown, odds_ratio, two_steps
 from fugu.contract.compiled import read_policy as read_agents
 from fugu.contract.compiler import compile_board_policy, compile_policy
 from fugu.contract.discretisers import Thresholds

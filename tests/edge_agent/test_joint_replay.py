@@ -21,8 +21,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.ticker import Ticker
-from fugu.contract.chains import JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import JointChains, Shown
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Blocks, Window

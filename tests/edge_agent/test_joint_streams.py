@@ -15,12 +15,11 @@ from edge_agent.__main__ import main
 from edge_agent.config import load
 from edge_agent.sensors.source import ConfigError
 from fugu.chains.inference import filter_beliefs, fixed_lag_marginals
-from fugu.contract.chains import BinaryChains, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, JointChains, Shown
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.joint import NoJointBoundError, joint_epsilon
-from fugu.contract.pins import contains, pins_of, violations
+from fugu.contract.pins import pins_of, violations
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from gateway.estimates.beliefs import SymbolModel, stream_beliefs
@@ -146,10 +145,10 @@ def test_what_the_others_may_tell_is_pinned() -> None:
         (wider, True),
         (chains(odds_ratio=48.9), False),
     ):
-        assert contains(declared, chains()) is inside
-    assert not contains(chains(), wider)
-    assert not contains(BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)), chains())
-    assert not contains(chains(), BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)))
+        assert declared.covers(chains()) is inside
+    assert not chains().covers(wider)
+    assert not BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)).covers(chains())
+    assert not chains().covers(BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)))
 
 
 @pytest.mark.long

@@ -16,8 +16,7 @@ import pytest
 from edge_agent import watch as watch_module
 from edge_agent.plan import StreamPlan
 from edge_agent.watch import ALARM, OWN_LENGTH, Watch, log_e_value
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
 from fugu.contract.compiler import compile_policy
 from fugu.contract.discretisers import Categories
 from fugu.contract.guarantee import Guarantee

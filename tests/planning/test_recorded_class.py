@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee, loss
 from fugu.contract.noise_table import NoiseTable

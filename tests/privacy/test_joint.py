@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, odds_ratio
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown, odds_ratio
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.errors import Reason
 from fugu.contract.guarantee import Guarantee

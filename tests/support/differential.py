@@ -10,8 +10,7 @@ from math import inf, nextafter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fugu.contract.chains import JointChains, odds_ratio, two_steps
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import JointChains, Shown, odds_ratio, two_steps
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee

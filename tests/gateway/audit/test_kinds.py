@@ -14,8 +14,7 @@ import pytest
 from fugu.attackers.events import pick_event
 from fugu.attackers.mechanisms import Counted, Mechanism, Source
 from fugu.attackers.witness import witness
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
 from fugu.contract.groups import largest_noise
 from fugu.contract.guarantee import Guarantee, tick_ratios
 from fugu.contract.losses import Adversary

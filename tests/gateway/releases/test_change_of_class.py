@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, ChainClass, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, ChainClass, JointChains, Shown
 from fugu.contract.dating import SLACK, quiet_from, with_slack
 from fugu.contract.errors import FuguError
 from fugu.contract.history import History, Span

@@ -11,8 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fugu.contract.chains import BinaryChains, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, JointChains, Shown
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus, SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fugu.contract.chains import BinaryChains, ChainClass, JointChains
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, ChainClass, JointChains, Shown
 from fugu.contract.dating import with_slack
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import FuguError

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, odds_ratio
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown, odds_ratio
 from fugu.contract.errors import FuguError
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable

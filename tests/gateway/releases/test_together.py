@@ -15,8 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fugu.chains.model import stationary_distribution
-from fugu.contract.chains import JointChains, odds_ratio
-from fugu.contract.class_of_chains import Shown
+from fugu.contract.chains import JointChains, Shown, odds_ratio
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.audit.ledger import audit_ledger
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
