@@ -117,7 +117,7 @@ def released(policy: Policy, states: Ints, seed: int) -> Iterator[WindowFrame]:
     for tick, state in enumerate(states.tolist()):
         counter.observe(tick, state if state >= 0 else None)
         for index, observed, counts in counter.close(tick):
-            place = previous, index, *window.ticks(index)
+            place = previous, index, window.first(index), window.length
             yield WindowFrame(policy.version, window.name, *place, observed, tuple(counts))
             previous = index
 

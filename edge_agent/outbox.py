@@ -440,7 +440,8 @@ class Outbox:
         frame.drawn.changed |= plan.noise is None  # no frame of symbols makes these ticks durable
         with self._commit():
             for window, window_index, observed, counts in windows:
-                head_fields = plan.version, frame.shift, window.name, window.ticks(window_index)
+                window_ticks = window.first(window_index), window.length
+                head_fields = plan.version, frame.shift, window.name, window_ticks
                 encode = partial(window_frame, *head_fields, index=window_index, observed=observed, counts=counts)
                 self._store_window((plan.stream, window.name), window_index, encode)
             if reserved_tick > frame.reserved_tick:

@@ -95,10 +95,6 @@ class Window:
         """Return the first tick of a window."""
         return self.start + index * self.stride
 
-    def ticks(self, index: int) -> tuple[int, int]:
-        """Return the first tick and the length of a window."""
-        return self.first(index), self.length
-
     def last(self, index: int) -> int:
         """Return the last tick of a window."""
         return self.first(index) + self.length - 1

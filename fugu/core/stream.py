@@ -84,10 +84,11 @@ class Stream:
             if not self._classifier.beginning:
                 counter.observe(tick, state)
             for index, observed, counts in counter.close(tick):
-                name, previous, ticks = counter.window.name, counter.last_index, counter.window.ticks(index)
-                frame = window_frame(policy.version, self.shift, name, ticks, previous, index, observed, counts)
+                window, previous = counter.window, counter.last_index
+                ticks = window.first(index), window.length
+                frame = window_frame(policy.version, self.shift, window.name, ticks, previous, index, observed, counts)
                 counter.last_index = index
-                frames.append((policy.stream + "/" + name, previous, index, frame))
+                frames.append((policy.stream + "/" + window.name, previous, index, frame))
         return frames
 
     def _seal(self) -> tuple[str, int, int, bytes]:

@@ -40,10 +40,9 @@ class TrustState:
     def with_changes(self, **changes: object) -> "TrustState":
         """Return a copy with changed fields."""
         state = TrustState(self.root)
-        for name in ("enrolled", "version", "digest", "policies", "valid_until", "silent_then", "time", "stopped"):
-            setattr(state, name, getattr(self, name))
-        for name in changes:
-            setattr(state, name, changes[name])
+        for fields in (self.__dict__, changes):
+            for name in fields:
+                setattr(state, name, fields[name])
         return state
 
     def under(self, root: bytes) -> "TrustState":
