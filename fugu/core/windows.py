@@ -59,10 +59,10 @@ class NoisyCounts(Secret):
         for number in range(len(self._counts)):
             self._counts[number] += number == position
 
-    def take(self, low: int = COUNT_LOW, high: int = COUNT_HIGH) -> "list[int]":
-        """Remove and return the noisy counts, kept within the bounds of a frame's numbers."""
+    def take(self) -> "list[int]":
+        """Remove and return the noisy counts, within the bounds of a frame's numbers."""
         counts, self._counts = self._counts, []
-        return [min(max(count, low), high) for count in counts]
+        return [min(max(count, COUNT_LOW), COUNT_HIGH) for count in counts]
 
     def look(self, low: int, high: int) -> "list[int]":
         """Return the noisy counts so far, within bounds; one look at a window is private, two looks are not."""
