@@ -78,16 +78,17 @@ class JsonMessage:
     columns: ClassVar[Mapping[str, str]] = {}
 
     def labels(self) -> Sequence[str]:
-        """Return the labels of the numbers, "0", "1", "2" for coordinates, or nothing for a single number."""
-        axis_count = len(getattr(self, next(iter(self.columns))))
-        return [str(axis) for axis in range(axis_count)] if axis_count > 1 else ()
+        """Return the labels of the numbers, or nothing for a single number."""
+        labels: Sequence[str] = self.labels_of(vars(self), len(getattr(self, next(iter(self.columns)))))
+        return labels
 
     @classmethod
-    def read_labels(cls, fields: Mapping[str, Any]) -> Any:
-        """Return the labels that raw fields name; what is no label is refused later, as the message is validated."""
-        column = next(iter(cls.columns.values()))
-        axes = sum(name.startswith(f"{column}_") for name in fields)
-        return () if column in fields else [str(axis) for axis in range(max(2, axes))]
+    def labels_of(cls, fields: Mapping[str, Any], number_count: int) -> Any:
+        """Return the labels of some numbers by the other fields: "0", "1", "2" for coordinates.
+
+        Fields may be raw: what is no label is refused later, as the message is validated.
+        """
+        return [str(axis) for axis in range(number_count)] if number_count > 1 else ()
 
     def flat(self) -> dict[str, Any]:
         """Return the fields of the object by name, in their order; times are not text yet."""
@@ -141,7 +142,9 @@ class JsonMessage:
             _refuse_missing(name, fields)
         if not cls.columns:
             return fields
-        labels = cls.read_labels(fields)
+        first_column = next(iter(cls.columns.values()))
+        number_count = 1 if first_column in fields else max(2, sum(n.startswith(f"{first_column}_") for n in fields))
+        labels = cls.labels_of(fields, number_count)
         for name, column in cls.columns.items():
             if name != column and name in fields:
                 raise length_error(f"{name}: is no key of this")

@@ -274,16 +274,12 @@ class WindowCount(JsonMessage):
             useful=useful_for == "share" and 2 * frame.observed >= frame.length,
         )
 
-    def labels(self) -> Sequence[str]:
-        """Return the labels of the numbers: blocks, states if each has a number, or nothing for a single number."""
-        return self.blocks or (self.states if len(self.values) > 1 else ())
-
     @classmethod
-    def read_labels(cls, fields: Mapping[str, Any]) -> Any:
-        """Return the labels of the numbers from fields that are not validated yet."""
+    def labels_of(cls, fields: Mapping[str, Any], number_count: int) -> Any:
+        """Return the blocks, the states if each has a number, or nothing for a single number."""
         if blocks := fields.get("blocks"):
             return blocks
-        labels = () if "value" in fields else fields.get("states")
+        labels = () if number_count == 1 else fields.get("states")
         if isinstance(labels, list) and len(labels) == 1:
             raise length_error("one number is called value, without the name of a state")
         return labels
@@ -393,13 +389,9 @@ class ReleaseFrame(JsonMessage):
         """The sentence that is said with the epsilon of a sum of homes, or an empty text for other releases."""
         return sum_condition(self.name, self.helper, self.honest) if self.honest else ""
 
-    def labels(self) -> Sequence[str]:
-        """Return the states of a histogram, which has a number for each, or nothing for other queries."""
-        return self.states if self.asked.each else ()
-
     @classmethod
-    def read_labels(cls, fields: Mapping[str, Any]) -> Any:
-        """Return the labels of the numbers from fields that are not validated yet."""
+    def labels_of(cls, fields: Mapping[str, Any], number_count: int) -> Any:
+        """Return the states of a histogram, which has a number for each, or nothing for other queries."""
         query = fields.get("query")
         if not isinstance(query, str) or query not in QUERIES:
             return None
