@@ -8,10 +8,8 @@ only the standard library, because a running agent uses it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 __all__ = ["DAY", "DayBlocks"]
 
@@ -33,11 +31,6 @@ class DayBlocks:
     zone: str
     seconds: int
     offsets: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> DayBlocks:
-        """Make the blocks from the fields of a checked document."""
-        return cls(fields["zone"], fields["seconds"], tuple((moment, offset) for moment, offset in fields["offsets"]))
 
     def at(self, unix_us: int) -> int:
         """Return the index of the block of a time, 0 from midnight on."""

@@ -140,7 +140,7 @@ class GroupDocument(Document):
     @property
     def query(self) -> Query:
         """The query about the ticks of a window."""
-        return query_of({"blocks": self.blocks, "states": self.count})
+        return query_of(self.count, self.blocks)
 
     def groups(self, labels: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """Return for each sum the indices of the states that it counts."""

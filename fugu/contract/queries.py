@@ -6,12 +6,13 @@ only the standard library, because a running agent has queries, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 if TYPE_CHECKING:
     from fugu.contract.calendar import DayBlocks
+    from fugu.contract.windows import Blocks
 
 __all__ = ["COUNT", "EACH", "QUERIES", "WINDOW_QUERIES", "Each", "Query", "QueryKind", "Unit", "query_of"]
 
@@ -87,19 +88,14 @@ class Query:
         """Return the number that a count over `ticks` ticks is divided by."""
         return ticks if self.unit == "share" else 1
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of a window's document, besides its states, that give the query; `query_of` reads them."""
-        return {} if self.blocks is None else {"blocks": vars(self.blocks)}
 
-
-def query_of(fields: Mapping[str, Any]) -> Query:
-    """Return the query of a window from the fields of its document."""
-    if (blocks := fields.get("blocks")) is not None:
+def query_of(states: object, blocks: Blocks | None) -> Query:
+    """Return the query of a window from the states and the blocks of its document."""
+    if blocks is not None:
         from fugu.contract.calendar import DayBlocks  # here, because few windows are profiles of the day
 
-        return Query("profile", blocks=DayBlocks.of(blocks if isinstance(blocks, Mapping) else vars(blocks)))
-    return HISTOGRAM if fields["states"] == EACH else COUNT
+        return Query("profile", blocks=DayBlocks(**vars(blocks)))
+    return HISTOGRAM if states == EACH else COUNT
 
 
 COUNT = Query("count")

@@ -80,6 +80,8 @@ class Blocks(Document):
 class Asking(Document):
     """A document with the fields of a query: `states`, and `blocks`, which is left out where it is None."""
 
+    if TYPE_CHECKING:
+        states: object
     blocks: Blocks | None = Field(default=None, description="Of the local day, which have a count each: a profile.")
 
     @model_serializer(mode="wrap")
@@ -91,7 +93,7 @@ class Asking(Document):
     @property
     def query(self) -> Query:
         """The query about the window's ticks."""
-        return query_of(vars(self))
+        return query_of(self.states, self.blocks)
 
 
 class Window(Asking):

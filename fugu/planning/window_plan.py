@@ -22,7 +22,7 @@ from fugu.contract.losses import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Each, Query
 from fugu.contract.stretches import StretchBound
-from fugu.contract.windows import Composing, Window, lawful_scale
+from fugu.contract.windows import Blocks, Composing, Window, lawful_scale
 from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant.accountant import covered_start
 from fugu.privacy.chain_class import ChainClassError, Covered, Start
@@ -65,7 +65,7 @@ class WantedWindow(NamedTuple):
             states=self.states,
             scale=str(scale),
             mechanism=mechanism,
-            **self.query.fields,
+            blocks=None if self.query.blocks is None else Blocks(**vars(self.query.blocks)),
         )
 
 
