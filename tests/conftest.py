@@ -162,7 +162,7 @@ def _lists(items: list[pytest.Item]) -> tuple[list[list[pytest.Item]], list[list
 
 
 def _of_its_file(item: pytest.Item) -> bool:
-    fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    fixtures = item._fixtureinfo.name2fixturedefs
     return any(
         fixture.scope in ("module", "class", "package") for definitions in fixtures.values() for fixture in definitions
     )
@@ -171,7 +171,7 @@ def _of_its_file(item: pytest.Item) -> bool:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Let programs be forks of one that has imported them, but in tests of what they import, or how much they hold."""
-    subprocess.Popen = forks.REAL if item.get_closest_marker("fresh") else forks.Popen  # type: ignore[misc]
+    subprocess.Popen = forks.REAL if item.get_closest_marker("fresh") else forks.Popen
     return (yield)
 
 
@@ -278,8 +278,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """Where a new store may be: in a file, and on a server."""
     if request.param == "sqlite":
         return tmp_path / "s.sqlite"
-    server: Server = request.getfixturevalue("server")
-    return server
+    return request.getfixturevalue("server")
 
 
 @pytest.fixture

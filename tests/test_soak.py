@@ -13,7 +13,7 @@ from tests.support.soak import LAST, LEFT_OUT, ROOT, list_all, listed, note
 
 def report(name: str, outcome: str = "passed", **keywords: bool) -> pytest.TestReport:
     report = pytest.TestReport(name, ("f", 1, name), keywords, "passed", None, "call", duration=61.4)
-    report.outcome = outcome  # type: ignore[assignment]
+    report.outcome = outcome
     return report
 
 

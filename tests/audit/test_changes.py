@@ -37,7 +37,6 @@ def alarms(policy: AnyPolicy, of: str | int, drawn: list[Any], rate: float, scri
 
 def symbols(generator: np.random.Generator, shown: Sequence[int]) -> list[int]:
     table = PLAN.table
-    assert table is not None
     thresholds = np.array([table.rows[state][0] for state in shown], dtype=np.uint64)
     return (generator.integers(0, 1 << 32, len(shown), dtype=np.uint64) >= thresholds).astype(int).tolist()
 

@@ -121,7 +121,6 @@ def test_pieces_show_what_all_draws_together_show(monkeypatch: pytest.MonkeyPatc
     fair, reused, short = words(4, 20_000), words(5, 20_000), np.tile(words(6, 3001), 6)
     reused[17_011 : 17_011 + 1024] = reused[3003 : 3003 + 1024]
     length = check_draws("draws", symbols(fair), DISTRIBUTION, FALSE_ALARMS).longest
-    assert length is not None
     edge = words(7, 20_000)
     edge[4 * size - 5 : 4 * size - 5 + length] = edge[
         2 * length : 3 * length

@@ -43,7 +43,6 @@ def path(seed: int) -> np.ndarray:
 def symbol_lines(policy: Policy, states: np.ndarray, *, leak: float = 0.0, first: int = 0) -> list[tuple[str, bytes]]:
     """Frames of a device; with a leak so many symbols are the states."""
     generator = np.random.default_rng(2)
-    assert policy.table is not None
     words = generator.integers(1 << 32, size=states.size)
     drawn = [policy.table.draw(int(state), int(word)) for state, word in zip(states, words, strict=True)]
     symbols = np.where(generator.random(states.size) < leak, states, drawn).astype(np.uint8)
@@ -131,7 +130,6 @@ def test_everything_that_was_heard_is_attacked_together(fugu: Fugu, tmp_path: Pa
     code, report = audited(fugu, tmp_path, policy, states, [*symbols, *window_lines(states, 100.0)], *FEW)
     assert code == 0
     assert [trial["released"] for trial in report["trials"]] == ["symbols", "window high", "symbols, high"]
-    assert policy.windows_guarantee is not None
     assert [trial["epsilon"] for trial in report["trials"]] == [1, policy.windows_guarantee.epsilon, 1]
     assert least(report["trials"][0]) <= 1
     code, report = audited(fugu, tmp_path, policy, states, window_lines(states, 0.2), *FEW)

@@ -84,6 +84,6 @@ def test_a_wrong_field_says_what_is_wrong(changes: dict[str, Any], error: Reason
 
 def test_what_cannot_be_decoded_cannot_be_encoded() -> None:
     with refused_for(Reason.OUT_OF_RANGE, match="noisy: must be True"):
-        replace(RELEASE_FRAME, noisy=False)  # type: ignore[arg-type]
+        replace(RELEASE_FRAME, noisy=False)
     with refused_for(Reason.OUT_OF_RANGE):
         replace(RELEASE_FRAME, charge=float("nan"))

@@ -29,8 +29,7 @@ RATIOS = {"compare": "multiple", "edges": (0.9, 1.5), "states": ("low", "usual",
 
 
 def document(discretiser: Baseline, **changes: object) -> dict[str, Any]:
-    changed: dict[str, Any] = Baseline.model_validate(discretiser.model_dump() | changes).model_dump(mode="json")
-    return changed
+    return Baseline.model_validate(discretiser.model_dump() | changes).model_dump(mode="json")
 
 
 def states(plain: dict[str, Any], readings: Iterable[object]) -> list[int | None]:

@@ -94,10 +94,10 @@ def test_after_a_restart_a_board_keeps_its_distance_and_its_shift_which_other_wi
     )
     terms = {"period_us": PERIOD, "frame_ticks": 4, "valid_from": 0, "valid_until": 0, "symbols": False}
     policies = [SimpleNamespace(**terms, repeats=repeats) for repeats in ((), (10,))]
-    ticker = ticks.Ticker(policies[0], clock, outbox, lambda *_: stream, lambda: 70)  # type: ignore[arg-type]
+    ticker = ticks.Ticker(policies[0], clock, outbox, lambda *_: stream, lambda: 70)
     for policy in policies:
         if policy is not ticker.policy:
-            ticker.switch(policy)  # type: ignore[arg-type]
+            ticker.switch(policy)
         for _ in range(12):
             ticker.step()
     assert [tick for tick, _ in drawn] == [*range(start + 2, start + 4), *range(start + 7, start + 10)]
@@ -110,10 +110,10 @@ def test_a_frame_that_a_gap_ends_is_stored_although_no_other_fits() -> None:
     sealed: list[str] = []
     outbox = SimpleNamespace(reserved=-1, fits=lambda: False, seal=lambda frames, _last: sealed.extend(frames))
     ticker = object.__new__(ticks.Ticker)
-    ticker.policy = SimpleNamespace(frame_ticks=4, symbols=2)  # type: ignore[assignment]
-    ticker.begin = lambda _anchored: 20  # type: ignore[method-assign]
+    ticker.policy = SimpleNamespace(frame_ticks=4, symbols=2)
+    ticker.begin = lambda _anchored: 20
     ticker._stream = SimpleNamespace(is_empty=True, close_gap=lambda _tick: ["the frame before the gap"])
-    ticker._anchored, ticker._outbox, ticker._read = None, outbox, lambda: 70  # type: ignore[assignment]
+    ticker._anchored, ticker._outbox, ticker._read = None, outbox, lambda: 70
     assert not ticker._tick()
     assert (sealed, ticker.trouble) == (["the frame before the gap"], "storage-full")
 
@@ -201,7 +201,7 @@ def test_a_frame_that_waits_for_the_disk_comes_before_those_of_the_next_policy(
     def stream(policy: Any, outbox: Any) -> Stream:
         return Stream(policy, seeded(1), outbox)
 
-    ticker = ticks.Ticker(first, clock, outbox, stream, lambda: 70)  # type: ignore[arg-type]
+    ticker = ticks.Ticker(first, clock, outbox, stream, lambda: 70)
     while ticker._stream is None or len(ticker._stream._symbols) < first.frame_ticks - 1:
         ticker.step()
 
@@ -267,7 +267,7 @@ def test_a_mean_outlasts_a_wall_clock_that_is_set_and_a_new_version(happens: str
             states.append(stream._classifier.observe(number, reading))
             return done
 
-        stream.tick = noted  # type: ignore[method-assign]
+        stream.tick = noted
         return stream
 
     ticker = ticks.Ticker(policy, clocks.Anchored(machine, lambda _: True), machine, stream, lambda: 70)

@@ -52,8 +52,6 @@ class Supervisor(BaseHTTPRequestHandler):
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The app's start, in a folder, with a Supervisor."""
     spec = importlib.util.spec_from_file_location("addon_run", FOLDER / "run.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     server = HTTPServer(("127.0.0.1", 0), Supervisor)
@@ -73,8 +71,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]
 
 def declared() -> dict[str, Any]:
     yaml = pytest.importorskip("yaml")
-    document: dict[str, Any] = yaml.safe_load((FOLDER / "config.yaml").read_text())
-    return document
+    return yaml.safe_load((FOLDER / "config.yaml").read_text())
 
 
 def test_the_supervisor_takes_the_folder() -> None:
@@ -117,7 +114,6 @@ def test_it_runs_a_gateway_of_home_assistants_broker_with_its_page(run: ModuleTy
     password = tmp_path / "data/broker-password"
     assert password.read_text() == MQTT["password"] + "\n"
     assert password.stat().st_mode & 0o777 == 0o600
-    assert page is not None
     assert page.page.ingress
     assert page.listen == ("0.0.0.0", 8099)
     assert page.page.login_file is None

@@ -32,8 +32,7 @@ PROGRAM = "/opt/fugu-edge/bin/fugu"
 def options(words: Sequence[str]) -> dict[str, Any]:
     """The values of a command's options, as `fugu` itself reads them; nothing is run."""
     assert words[0] in (PROGRAM, "fugu"), words
-    params: dict[str, Any] = load(" ".join(words[1:3])).make_context(words[2], list(words[3:])).params
-    return params
+    return load(" ".join(words[1:3])).make_context(words[2], list(words[3:])).params
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -61,8 +60,7 @@ def store_in(text: str) -> object:
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load((CLUSTER / "compose.yaml").read_text())
-    return document
+    return yaml.safe_load((CLUSTER / "compose.yaml").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +176,6 @@ def test_the_unit_of_a_shard_is_confined_as_the_gateway_s_and_its_command_is_one
     of_gateway = (ROOT / "deploy" / "systemd" / "fugu-gateway.service").read_text()
     assert text.partition("\nDynamicUser=yes\n")[2] == of_gateway.partition("\nDynamicUser=yes\n")[2] != ""
     command = re.search(r"^ExecStart=(.*)$", text.replace("\\\n", " "), re.MULTILINE)
-    assert command is not None
     assert isinstance(store_in(text), Server)
     for part in ("3", "fleet"):
         check(shlex.split(command[1].replace("%i", part)), f"{part}/4")

@@ -23,8 +23,7 @@ PLACES = {"broker": BROKER, "gateway": GATEWAY, "device": AGENT}
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
     yaml = pytest.importorskip("yaml")  # comes with the embedded broker of the demo
-    document: dict[str, Any] = yaml.safe_load((CONTAINER / "compose.yaml").read_text())
-    return document
+    return yaml.safe_load((CONTAINER / "compose.yaml").read_text())
 
 
 def test_the_compose_file_parses_and_confines_every_service(compose: dict[str, Any]) -> None:
@@ -112,7 +111,6 @@ def test_container_files_end_as_an_ordinary_user_without_build_tools(name: str) 
     stages = re.split(r"^FROM ", (CONTAINER / name).read_text(), flags=re.MULTILINE)[1:]
     assert len(stages) == 2
     user = re.search(r"^USER (\d+):\d+$", stages[-1], re.MULTILINE)
-    assert user is not None
     assert user[1] != "0"
     assert not re.search(r"apt|gcc|build-essential|pip", stages[-1])
     for sources in re.findall(r"^COPY (?!--from)(.*) \S+$", "".join(stages), re.MULTILINE):

@@ -58,7 +58,7 @@ def exposition() -> str:
     serving = Metrics(Listen("127.0.0.1", free_port()), lambda: reading)
     try:
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(serving)  # type: ignore[arg-type]
+        registry.register(serving)
         return generate_latest(registry).decode()
     finally:
         serving.stop()
@@ -108,10 +108,7 @@ def test_every_alarm_and_every_fault_that_the_harness_knows_has_an_alert() -> No
 
 def consumers() -> list[dict[str, Any]]:
     """Telegraf's inputs."""
-    mqtt_consumer: list[dict[str, Any]] = tomllib.loads((EXAMPLES / "telegraf.conf").read_text())["inputs"][
-        "mqtt_consumer"
-    ]
-    return mqtt_consumer
+    return tomllib.loads((EXAMPLES / "telegraf.conf").read_text())["inputs"]["mqtt_consumer"]
 
 
 def test_telegraf_reads_the_topics_and_fields_that_there_are() -> None:

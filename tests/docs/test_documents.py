@@ -427,7 +427,6 @@ def test_the_demo_says_and_draws_numbers_that_it_has_computed(tmp_path: Path) ->
     for word in ("Useful", "Private"):
         assert f"\n{word}: " in page.said
     address = re.search(r"^the page, for one browser: http://127\.0\.0\.1:(\d+)/\?token=", page.said, re.MULTILINE)
-    assert address is not None
     assert not Site(int(address[1])).answers()  # it has ended with the demo
     tail = page.said.partition("\n\nSleeper ")[2]
     assert "\n\nA household's month\nUseful: " in tail

@@ -120,7 +120,6 @@ def test_four_people_who_may_be_ill() -> None:
     with pytest.raises(ChainClassError) as refused:
         joint_influence_scale(spec.network.joint, [1.0] * 4, range(4), 1.0)
     norm = re.search(r"is up to ([\d.]+)", str(refused.value))
-    assert norm is not None
     check_printed(
         "exact {}, Wasserstein {} (the paper's W), quilts {}, group {}; GK16 does not apply (norm {})",
         *(scales[name] for name in ("exact", "wasserstein", "mqm", "group")),
@@ -253,7 +252,5 @@ def test_the_tables_of_real_recordings() -> None:
     assert checked == 12 * 5 - 4
     night = re.search(r"\*\*Heart rate.*?of ours is ([\d.]+)\.", done, re.DOTALL)
     people = re.search(r"\*\*Activity.*?of ours is ([\d./ ]+)\.\n", done, re.DOTALL)
-    assert night is not None
-    assert people is not None
     each = [float(number) for number in people[1].split(" / ")]
     check_printed("is worth {} (heart rate), {} to {} (activity", float(night[1]), min(each), max(each))

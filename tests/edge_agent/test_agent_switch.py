@@ -36,7 +36,7 @@ def agent(folder: Path, clock: JumpingClock, *streams: StreamPlan) -> Agent:
 
 
 def newer(plan: StreamPlan, **changes: object) -> StreamPlan:
-    return replace(plan, version=2, **changes)  # type: ignore[arg-type]
+    return replace(plan, version=2, **changes)
 
 
 def nothing() -> None:

@@ -42,7 +42,7 @@ def device(folder: Path, readings: Sequence[float], *, plan: StreamPlan = PLAN, 
 
 def go_on(agent: Agent, ticks: int) -> None:
     for _ in range(ticks):
-        agent._clock.now += SECOND  # type: ignore[attr-defined]
+        agent._clock.now += SECOND
         agent._ticker.prepare()
         agent._ticker.catch_up()
     agent._ticker.close_frames()

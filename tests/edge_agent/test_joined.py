@@ -112,7 +112,6 @@ class Device:
         for report in self.sums.advance(tick):
             self.outbox.append_report("power", report)
             frame = self.outbox.frames.next(self.outbox.frames.newest - 1)
-            assert frame is not None
             reports.append(Report.decode(frame.payload))
         return reports
 
@@ -219,7 +218,6 @@ def test_a_disk_that_takes_nothing_loses_windows_and_forgets_no_key(
             device.advance(4)
     device.ready(5)
     stored = device.outbox.opening_key("street")
-    assert stored is not None
     assert stored.tick == 5
     device.sums.observe(9, 0)
     assert device.run(10, [1] * 5) == []

@@ -132,7 +132,7 @@ def test_files_of_the_working_folder_are_not_its_libraries(
     fleet = FleetPolicy("home", "watch", managed, events.append, lambda _plans, store: store(), lambda *_: False)
     fleet.arrived(topic_of("policy_set", "home", "watch"), PAYLOAD)
     wait_until(lambda: events)
-    events[0]()  # type: ignore[operator]
+    events[0]()
     assert fleet.trusted.version == 5
 
 

@@ -38,7 +38,7 @@ def device(folder: Path, values: Sequence[float]) -> Agent:
 
 def go_on(agent: Agent, ticks: int) -> None:
     for _ in range(ticks):
-        agent._clock.now += 1_000_000 - agent._clock.now % 1_000_000  # type: ignore[attr-defined]
+        agent._clock.now += 1_000_000 - agent._clock.now % 1_000_000
         agent._ticker.catch_up()
         agent._ticker.judge()
 

@@ -107,7 +107,7 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
             (message(FULL, policy_version=3), "is for policy version 3"),
         ):
             scene.say(payload)
-            wait_until(lambda text=text: text in scene.stream.refusal)  # type: ignore[misc]
+            wait_until(lambda text=text: text in scene.stream.refusal)
         scene.agent._take_message("no/topic/of/ours", b"\x02")
         scene.agent._take_message(topic_of("committed", "home", "other"), b"\x02")
         assert scene.agent.refused.total() == 7

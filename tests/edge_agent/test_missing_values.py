@@ -71,7 +71,7 @@ def test_a_live_sensor_that_says_a_code_has_no_reading(tmp_path: Path, silence: 
     for reading in (20.5, -127.0, "85.00", 21.25):  # the next only once the one before may have been read
         SAID[:] = [reading]
         wanted = reading if reading in (20.5, 21.25) else None
-        wait_until(lambda wanted=wanted: values(sensor, 1)[-1] == wanted)  # type: ignore[misc]
+        wait_until(lambda wanted=wanted: values(sensor, 1)[-1] == wanted)
         seen.append(values(sensor, 1)[-1])
     assert seen == [20.5, None, None, 21.25]
 

@@ -151,7 +151,7 @@ def test_a_running_agent_obeys_at_once_and_one_that_does_not_run_when_it_starts(
     assert Pause(outbox).holds(time.time() + 7100)
     assert not Pause(outbox).holds(time.time() + 7300)
     agent = device(tmp_path, JumpingClock(time.time_ns() // 1000), ReplaySensor([0.0, 1.0], loop=True))
-    agent._clock.wait = lambda wake, seconds: wake.wait(0.01) and None  # type: ignore[method-assign]
+    agent._clock.wait = lambda wake, seconds: wake.wait(0.01) and None
     with running(agent):
         wait_until(lambda: "paused" in ask_status(outbox)["codes"])
         assert main(["resume", str(config)]) == 0

@@ -70,7 +70,7 @@ def test_a_dating_that_fails_is_tried_again_later(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(describing._child, "ask", lambda _arguments, _question, take: take(answers.pop(0)))
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     for now[0] in (0.0, 100.0, 599.0, 601.0, 2000.0):
-        describing.pump([plan_of(policy(2, 1.0))], lambda _stream, text: not published.append(text))  # type: ignore[func-returns-value]
+        describing.pump([plan_of(policy(2, 1.0))], lambda _stream, text: not published.append(text))
         assert published == ["text"] * (now[0] > 600.0)
     assert not answers
 
@@ -138,8 +138,7 @@ class Device:
 
     @property
     def drawn(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(json.dumps(self.agent._outbox.drawn("hr").document()))
-        return document
+        return json.loads(json.dumps(self.agent._outbox.drawn("hr").document()))
 
     @property
     def outbox(self) -> Outbox:
@@ -285,8 +284,7 @@ def next_tick(config: Path) -> int:
 
 
 def drawn_of(config: Path) -> list[list[int]]:
-    rows: list[list[int]] = ask_status(config.parent / "outbox.sqlite")["streams"][0]["drawn"]["rows"]
-    return rows
+    return ask_status(config.parent / "outbox.sqlite")["streams"][0]["drawn"]["rows"]
 
 
 def steps_of(device: Device) -> tuple[list[int], np.ndarray]:

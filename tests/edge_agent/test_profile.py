@@ -64,7 +64,7 @@ def test_counts_are_of_local_times_across_a_change_and_restarts(tmp_path: Path, 
     for ticks in (200, 70, 400):  # restarts around the change, and the last run begins another profile
         clock = Minutes(now)
         end = now + ticks * PERIOD * SECOND
-        run(device_plan, clock, lambda clock=clock, end=end: clock.now > end)  # type: ignore[misc]
+        run(device_plan, clock, lambda clock=clock, end=end: clock.now > end)
         before = runs[-1][-1] if runs else -1
         runs.append([tick for tick in ticks_left(device_plan) if tick > before])
         now = clock.now

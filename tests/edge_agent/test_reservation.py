@@ -133,7 +133,7 @@ def test_what_was_drawn_waits_while_the_disk_takes_nothing_and_no_more_is_drawn(
 def refusing(outbox: Outbox) -> Iterator[None]:
     """A disk that takes nothing."""
     outbox._db.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_UPDATE else 0)
-    real, outbox._db = outbox._db, Denied(outbox._db)  # type: ignore[assignment]
+    real, outbox._db = outbox._db, Denied(outbox._db)
     outbox.frames._db = outbox._db
     try:
         yield
@@ -154,7 +154,7 @@ class Denied:
     def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
         if statement.startswith("UPDATE"):
             raise sqlite3.OperationalError("disk I/O error")
-        return self._db.execute(statement, *parameters)  # type: ignore[arg-type]
+        return self._db.execute(statement, *parameters)
 
 
 # Death between any two statements
@@ -172,11 +172,11 @@ def _live(folder: Path, kill_at: int, keeping: Keeping) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def connected(*arguments: object, **options: object) -> sqlite3.Connection:
-        db: sqlite3.Connection = connect(*arguments, **options)  # type: ignore[call-overload]
+        db: sqlite3.Connection = connect(*arguments, **options)
         db.set_trace_callback(died)
         return db
 
-    sqlite3.connect = connected  # type: ignore[assignment]
+    sqlite3.connect = connected
     outbox, tick = opened(folder, keeping)
     sent = 0
     for number in range(11):
@@ -285,11 +285,11 @@ def after_each_flush(action: Callable[[], None]) -> Iterator[None]:
         if is_forced and outermost:
             action()
 
-    StoredFrames.changing = watched  # type: ignore[method-assign,assignment]
+    StoredFrames.changing = watched
     try:
         yield
     finally:
-        StoredFrames.changing = changing  # type: ignore[method-assign]
+        StoredFrames.changing = changing
 
 
 def test_what_was_drawn_for_the_ticks_of_a_window_is_forced_to_disk_with_its_counts(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def opened(folder: Path, sensor: Sensor, clock: JumpingClock) -> Agent:
     folder.mkdir(exist_ok=True)
     plan = agent_plan(folder, Broker(port=9), stream_plan(watch=BOX), drain_seconds=0.0)
     agent = Agent(plan, [sensor], system_entropy(), clock)
-    agent._link.start = lambda: None  # type: ignore[method-assign]  # there is no network
+    agent._link.start = lambda: None  # there is no network
     return agent
 
 
@@ -51,7 +51,7 @@ def run(agent: Agent, until: Callable[[], bool]) -> list[int]:
         drawn.append(tick)
         return append(plan, tick, symbol)
 
-    agent._outbox.append = noted  # type: ignore[method-assign]
+    agent._outbox.append = noted
     with running(agent):
         wait_until(until)
     return drawn
@@ -90,7 +90,7 @@ def test_when_ticks_come_does_not_depend_on_what_judging_costs(
             patched.setattr(Watch, "judge", judge)
             patched.setattr(Watch, "observe", observe)
             patched.setattr(agent._ticker, "judge", go_on)
-            run(agent, lambda clock=clock: clock.now > TICKS * SECOND)  # type: ignore[misc]
+            run(agent, lambda clock=clock: clock.now > TICKS * SECOND)
         runs.append((drawn[:TICKS], [moment for moment in judged if moment < TICKS * SECOND]))
     (ticks, judged), (later_ticks, later_judged) = runs
     assert [tick for tick, _ in ticks] == list(range(ticks[0][0], ticks[0][0] + TICKS))

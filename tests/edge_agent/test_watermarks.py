@@ -59,7 +59,7 @@ def plan(**changes: Any) -> AgentPlan:
 
 def sender_of(outbox: Outbox, link: Link | None = None, key: bytes | None = KEY, grace: float = 3600.0) -> Sender:
     """A sender that has sent what the link took."""
-    sender = Sender(outbox, link or Link(), plan(grace_seconds=grace), key)  # type: ignore[arg-type]
+    sender = Sender(outbox, link or Link(), plan(grace_seconds=grace), key)
     sender.pump()
     return sender
 
@@ -149,7 +149,7 @@ def test_a_broker_s_answer_deletes_a_frame_only_if_it_has_it_and_that_is_enough(
     tmp_path: Path, forget_early: bool, accepted: bool, depth: int
 ) -> None:
     with closing(outbox_of(tmp_path)) as outbox:
-        sender = Sender(outbox, Link(), plan(forget="puback" if forget_early else "committed"))  # type: ignore[arg-type]
+        sender = Sender(outbox, Link(), plan(forget="puback" if forget_early else "committed"))
         sender.pump()
         sender.answered(1, 2, accepted)
         assert outbox.frames.depth() == depth
@@ -209,7 +209,7 @@ def test_what_was_under_way_when_the_link_began_anew_is_sent_again(tmp_path: Pat
     """A slow broker is taken for one of MQTT 3.1.1, which needs a new client: nobody answers what the old one sent."""
     with closing(outbox_of(tmp_path, IN_FLIGHT + 5)) as outbox:
         link = Link()
-        sender = Sender(outbox, link, plan(forget="puback"))  # type: ignore[arg-type]
+        sender = Sender(outbox, link, plan(forget="puback"))
         sender.pump()
         first = list(link.sent)
         assert len(first) == IN_FLIGHT

@@ -465,12 +465,12 @@ def _live(folder: Path, at: int, ticks: int, kill_at: int, keeping: Keeping) -> 
         return write(file, piece, offset)
 
     def connected(*arguments: object, **options: object) -> sqlite3.Connection:
-        db: sqlite3.Connection = connect(*arguments, **options)  # type: ignore[call-overload]
+        db: sqlite3.Connection = connect(*arguments, **options)
         db.set_trace_callback(lambda text: None if READS.match(text) else step())
         return db
 
-    sqlite3.connect = connected  # type: ignore[assignment]
-    os.pwrite = torn  # type: ignore[assignment]
+    sqlite3.connect = connected
+    os.pwrite = torn
     for name in ("open", "fsync", "ftruncate"):
         setattr(os, name, _after(step, getattr(os, name)))
     device = Device(folder, *LIVES, at=at, keeping=keeping, frame_ticks=2)

@@ -53,7 +53,7 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
     heard, recorder = Everything(broker), Recorder(broker.broker)
     for _ in range(kills):
         board, count = BoardProcess(image), len(recorder.payloads)
-        wait_until(lambda count=count: len(recorder.payloads) > count + 3, "frames")  # type: ignore[misc]
+        wait_until(lambda count=count: len(recorder.payloads) > count + 3, "frames")
         board.kill()
     board, count = BoardProcess(image), len(recorder.payloads)
     wait_until(lambda: len(recorder.payloads) > count, "frames")

@@ -50,7 +50,7 @@ def test_a_board_talks_only_to_the_broker_of_its_certificate(secured: Mosquitto,
         build([policy], image, Burnt(host=host, port=secured.port, ca=(tmp_path / ca).read_bytes()))
         refused = log.read_text().count("SSL")
         board = BoardProcess(image)
-        wait_until(lambda before=refused: log.read_text().count("SSL") > before + 1, "two refusals")  # type: ignore[misc]
+        wait_until(lambda before=refused: log.read_text().count("SSL") > before + 1, "two refusals")
         board.kill()
     assert " as home-watch" not in log.read_text()
     image = tmp_path / "image"
@@ -93,10 +93,10 @@ def test_a_board_connects_to_a_deployed_broker_if_that_was_made_for_boards(tmp_p
             heard = Recorder(broker.address("site"))
             board = BoardProcess(folder / "image")
             if words:
-                wait_until(lambda heard=heard: heard.payloads, "frames")  # type: ignore[misc]
+                wait_until(lambda heard=heard: heard.payloads, "frames")
             else:
                 log = broker.folder.parent / "broker" / "mosquitto.log"
-                wait_until(lambda log=log: "unsupported protocol" in log.read_text(), "a refusal")  # type: ignore[misc]
+                wait_until(lambda log=log: "unsupported protocol" in log.read_text(), "a refusal")
                 assert not heard.payloads
             board.kill()
             heard.link.stop()

@@ -63,7 +63,7 @@ def test_what_is_lost_or_drawn_twice_is_counted() -> None:
     heard.published = [("b", "hr", frame.payload) for frame in sealed]
 
     def state_of(stored: list[SymbolFrame], **changes: object) -> tuple[int, ...]:
-        board = BoardDevice("b", _Told(life), None, **changes)  # type: ignore[arg-type]
+        board = BoardDevice("b", _Told(life), None, **changes)
         verdict = outcome(board, heard, Stored(symbols={"hr": stored}))
         assert verdict.sound == (not verdict.lost and not verdict.twice)
         return verdict.received, verdict.unsent, verdict.rotten, verdict.lost, verdict.twice

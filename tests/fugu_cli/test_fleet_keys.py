@@ -279,8 +279,7 @@ def test_a_key_that_is_damaged_anywhere_is_not_used(keys: Path) -> None:
 def open_pem(key: Any) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-    pem: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return pem
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 # Rotation
@@ -642,7 +641,7 @@ def test_what_is_brought_back_is_shown_and_what_is_weaker_is_named(
     assert "group wrists" in lines["to"]
     assert "None" in lines["valid_until"]
     assert str(list(POLICY.discretiser.states)).replace("'", '"') in lines["hr: discretiser.states"]
-    assert json.dumps(list(POLICY.discretiser.edges)) in lines["hr: discretiser.edges"]  # type: ignore[union-attr]
+    assert json.dumps(list(POLICY.discretiser.edges)) in lines["hr: discretiser.edges"]
     assert "CHANGED" in lines["hr: guarantee"]
     assert fugu(*words[:3], 2, *words[4:]).err == ""
     document = fugu(*words, "--json").json()

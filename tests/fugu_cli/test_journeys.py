@@ -67,7 +67,6 @@ def test_status_says_that_no_gateway_runs(fugu: Fugu, tmp_path: Path) -> None:
         assert "No gateway runs with this registry" in fugu(*words).out
         assert fugu(*words, "--json").json()["gateway"] is False
         running = hold(lock_path(path))
-        assert running is not None
         with running:
             assert is_held(lock_path(path)) is True
             assert "No gateway runs" not in fugu(*words).out

@@ -66,7 +66,7 @@ def tree(words: tuple[str, ...], command: Any) -> Iterator[Leaf]:
 
 
 ALL = [
-    *(Leaf((name,), command) for name, command in typer.main.get_command(app).commands.items() if command.commands),  # type: ignore[attr-defined]
+    *(Leaf((name,), command) for name, command in typer.main.get_command(app).commands.items() if command.commands),
     *(leaf for name in COMMANDS if name not in edge.COMMANDS for leaf in tree(tuple(name.split()), load(name))),
 ]
 LEAVES = [leaf for leaf in ALL if not leaf.below]

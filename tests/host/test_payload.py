@@ -121,7 +121,7 @@ def test_a_path_leads_where_python_s_own_indices_lead(document: object, keys: li
     expected: object = document
     for key in keys:
         try:
-            expected = expected[int(key) if isinstance(expected, list) else key]  # type: ignore[index]
+            expected = expected[int(key) if isinstance(expected, list) else key]
         except (KeyError, IndexError, TypeError, ValueError):
             assert value_at(json.dumps(document).encode(), ".".join(keys)) is None
             return

@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_refused_in_one_line_without_a_reading(case: str) -
 @pytest.mark.parametrize("of", [None, {"epsilon": 1.0}])
 def test_what_is_no_policy_is_refused(of: object) -> None:
     with pytest.raises(fugu.FuguError, match="a plan that recommends nothing has none"):
-        fugu.check(of)  # type: ignore[arg-type]
+        fugu.check(of)
 
 
 def test_a_time_of_a_frame_without_zone_is_in_utc() -> None:

@@ -90,7 +90,7 @@ def test_two_at_once_and_a_synchronous_one_get_the_same(broker: Mosquitto) -> No
             plain.append(reading)
     sender.stop()
     for some in (*readings, plain):
-        first = some[0].tick  # type: ignore[union-attr]
+        first = some[0].tick
         assert some == readings_of(first, 9)
 
 
@@ -137,7 +137,7 @@ def test_several_tasks_may_wait_for_one_subscription(broker: Mosquitto) -> None:
         await turns()
         from_a_thread(subscription, frame(0), frame(2))
         got = await asyncio.gather(*tasks)
-        assert sorted(got, key=lambda reading: reading.tick) == readings_of(0, 4)  # type: ignore[union-attr]
+        assert sorted(got, key=lambda reading: reading.tick) == readings_of(0, 4)
 
     run(broker, test)
 

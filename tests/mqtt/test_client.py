@@ -440,7 +440,7 @@ def encrypted() -> Iterator[tuple[socket.socket, ssl.SSLSocket]]:
 def test_many_small_writes_over_tls_are_read_in_one_turn(version: MQTTProtocolVersion) -> None:
     with encrypted() as (ours, theirs):
         scene = Scene(version)
-        scene._dialled = lambda: ours  # type: ignore[method-assign]
+        scene._dialled = lambda: ours
         scene.client._wishes = replace(scene.client._wishes, dial=lambda: ours)
         scene.client.reconnect()
         scene.turn()

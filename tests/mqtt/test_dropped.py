@@ -56,7 +56,7 @@ def test_links_connect_again(late: Wiretap) -> None:
         wait_until(lambda: link.subscribed, "the subscription", instead=lambda: link.last_error)
         before = len(answered)
         assert link.publish(TOPIC, b"x") is not None
-        wait_until(lambda before=before: len(answered) > before, "an answer", instead=lambda: link.last_error)  # type: ignore[misc]
+        wait_until(lambda before=before: len(answered) > before, "an answer", instead=lambda: link.last_error)
         if cut:
             late.cut()
             wait_until(lambda: not link.connected)

@@ -170,8 +170,8 @@ def test_a_malformed_packet_never_ends_the_network_thread() -> None:
             attacker = running.enter_context(MaliciousBroker(*again))
             attacked[name] = attacker, victim_of(attacker, "5")
         for name, (attacker, link) in attacked.items():
-            wait_until(lambda times=attacker.times: len(times) > 1, f"the next connection after {name}")  # type: ignore[misc]
-            wait_until(lambda link=link: link.connected, f"the connection after {name}")  # type: ignore[misc]
+            wait_until(lambda times=attacker.times: len(times) > 1, f"the next connection after {name}")
+            wait_until(lambda link=link: link.connected, f"the connection after {name}")
 
 
 def test_it_comes_back_after_pauses_that_grow() -> None:

@@ -44,7 +44,7 @@ class Listener:
         wait_until(lambda: self.link.subscribed, "subscriptions")
         self.received.clear()
         for topic in (*topics, "end"):
-            wait_until(lambda topic=topic: self.link.publish(topic, b"") is not None)  # type: ignore[misc]
+            wait_until(lambda topic=topic: self.link.publish(topic, b"") is not None)
         wait_until(lambda: "end" in self.received)
         return self.received[:-1]
 

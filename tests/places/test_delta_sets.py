@@ -170,7 +170,7 @@ def test_a_step_on_a_grid_has_a_finite_factor_and_no_exposed_state(objective: st
     plan, graph = schedule(states(25, 13), walk), explicit(25, [(0, 1)])
     assert protect_likely(grid(5), graph, plan.at(0), plan.at(0)).exposed == (12,)
     for possible in plan.constraints[1:]:
-        protection = protect_likely(grid(5), graph, possible, possible, objective=objective)  # type: ignore[arg-type]
+        protection = protect_likely(grid(5), graph, possible, possible, objective=objective)
         assert 1 not in degrees_of(grid(5), protection, possible, possible)
         assert (protection.factor < math.inf, protection.exposed) == (True, ())
 

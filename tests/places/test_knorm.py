@@ -56,7 +56,7 @@ def test_likelihoods_and_beliefs_of_the_forward_example() -> None:
         belief /= belief.sum()
         assert belief == pytest.approx(np.array(step["p_plus"]), abs=1e-9)
         inside = VALUES[states(6, *step["C"])]
-        loss += max(hull.gauge((a - b).tolist()) for a in inside for b in inside)  # type: ignore[assignment]
+        loss += max(hull.gauge((a - b).tolist()) for a in inside for b in inside)
     assert loss == example["exact_pair_loss"]
 
 

@@ -103,7 +103,7 @@ def test_no_output_of_an_optimal_table_separates_a_protected_pair(seed: int) -> 
     """Definition 4.4, strict, by brute force; theorem 6.3 for all others; and one weight beyond is refused."""
     values, graph, constraint = random_case(seed)
     epsilon = (0.3, 1.0, 2.5)[seed % 3]
-    protection = protect(values, graph, constraint, objective=OBJECTIVES[seed // 3 % 3])  # type: ignore[arg-type]
+    protection = protect(values, graph, constraint, objective=OBJECTIVES[seed // 3 % 3])
     if protection.hull.rank == 0:
         with pytest.raises(TableError, match="fallback"):
             optimal_table(protection.hull, values, constraint, epsilon)

@@ -166,7 +166,7 @@ def test_refusals() -> None:
     with pytest.raises(GraphError, match="cap is at least 1"):
         protect(VALUES, GRAPH, states(6), cap=Fraction(99, 100))
     with pytest.raises(GraphError, match="error, nearest or area"):
-        protect(VALUES, TRIANGLE, states(6, 3, 4, 5, 6), objective="printed")  # type: ignore[arg-type]
+        protect(VALUES, TRIANGLE, states(6, 3, 4, 5, 6), objective="printed")
 
 
 def test_unbounded_factors_of_example_5_3() -> None:
@@ -212,7 +212,7 @@ def test_an_edge_joins_two_states_that_are_there(edge: tuple[int, int]) -> None:
 )
 def test_measurements_are_whole_numbers_in_at_most_three_dimensions(points: object) -> None:
     with pytest.raises(GraphError):
-        lattice(points)  # type: ignore[arg-type]
+        lattice(points)
 
 
 def test_the_largest_coordinate_is_taken() -> None:

@@ -157,7 +157,7 @@ def test_draws_are_exact_on_a_segment() -> None:
             return source(size)
 
         try:
-            chances[noise.draw(below)] += source.chance  # type: ignore[assignment]
+            chances[noise.draw(below)] += source.chance
         except StopIteration:
             open_chance += source.chance
         assert deep or source.at <= 6

@@ -145,7 +145,7 @@ def test_errors_of_clamped_staircases_on_grids(epsilon: float, name: str) -> Non
     hull, box = graph_hull(values, graph), output_box(values, 255)
     golden = GOLDEN[f"mechanisms_{side}x{side}"][f"{side}|{name}|{epsilon}"]
     mass = clamped_mass(hull, values, box, math.exp(-epsilon))
-    unrounded = TableWeights(mass * SCALE, box.points(), 0.0)  # type: ignore[arg-type]
+    unrounded = TableWeights(mass * SCALE, box.points(), 0.0)
     raw, estimated = (math.sqrt(error) for error in estimate_error(unrounded, values, prior))
     assert raw == pytest.approx(golden["stair_clamp"], rel=1e-9)
     assert estimated == pytest.approx(golden["stair_remap"], rel=1e-9)
@@ -265,7 +265,7 @@ def test_tables_that_cannot_be() -> None:
 def test_no_output_separates_a_protected_pair(seed: int) -> None:
     values, graph, constraint = random_case(seed)
     epsilon = (0.3, 1.0, 2.5)[seed % 3]
-    protection: Protection = protect(values, graph, constraint, objective=OBJECTIVES[seed // 3 % 3])  # type: ignore[arg-type]
+    protection: Protection = protect(values, graph, constraint, objective=OBJECTIVES[seed // 3 % 3])
     states = np.flatnonzero(constraint).tolist()
     for state in states:
         gauges = [protection.hull.gauge((values[state] - values[k]).tolist()) for k in states]

@@ -83,7 +83,6 @@ def test_places_that_forget_quickly_get_points_whose_policy_keeps_the_epsilon_of
     assert verify_stream(policy).epsilon <= recommended.epsilon
     assert policy.stream_loss.epsilon == recommended.epsilon
     assert policy.epsilon == recommended.point_epsilon
-    assert recommended.point_epsilon is not None
     assert stream(plan.spec.transition, recommended.point_epsilon) <= recommended.epsilon
     chains = recommended.chains
     assert chains.states == len(plan.spec.names)

@@ -71,7 +71,6 @@ def test_a_model_counts_steps_of_the_clock_and_not_of_rows(tmp_path: Path) -> No
     states = minutes(9)
     file = UNEVEN["absent"](tmp_path / "u.csv", states).path
     readings, _, states_read, _ = read_stream(StreamRule(file, "value", 75.0), AS_FOUND)
-    assert readings.moments is not None
     stated = states_read >= 0
     places = np.round((readings.moments[stated] - START) / 60.0).astype(int)
     inside = np.diff((readings.segments + np.cumsum(~stated))[stated]) == 0
@@ -102,5 +101,4 @@ def test_the_truth_is_placed_by_its_times_or_as_an_agent_replays_it(tmp_path: Pa
     whole = [f"{START + 60 * place},{state}" for place, state in enumerate(states) if place not in absent]
     truth = truth_by(policy, write(tmp_path / "absent.csv", whole), AS_FOUND)
     assert truth.replayed.states.tolist() == [state for place, state in enumerate(states) if place not in absent]
-    assert truth.dated is not None
     assert truth.dated.states.tolist() == [-1 if place in absent else state for place, state in enumerate(states)]

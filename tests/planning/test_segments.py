@@ -70,7 +70,7 @@ def test_a_segment_without_end_is_the_plan_without_segments() -> None:
 def test_what_rests_on_segments_is_declared_by_no_policy() -> None:
     for chains in (BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)), BoundedChains(states=2, odds_ratio=13.5)):
         for adversary in ("ignorant", "universal"):
-            asked = WindowRequest(chains, 1.0, None, "count", adversary, segments=6)  # type: ignore[arg-type]
+            asked = WindowRequest(chains, 1.0, None, "count", adversary, segments=6)
             planned = plan_noise(asked, "chain", None)
             assert planned.device is None
             assert not planned.raised

@@ -92,7 +92,6 @@ def test_error_is_that_of_the_noise_and_says_from_how_many_homes_on_it_is_of_use
     # All of 80 there: their shares are one discrete Laplace noise, whose mean size is 1 / sinh(rate).
     assert street.details.size.off == pytest.approx(1 / math.sinh(rate) / (60 * 80), rel=0.02)
     least = street.details.least_useful
-    assert least is not None
     for size in street.details.sizes:
         assert size.useful == (size.off <= size.constant / 2)
         assert size.homes >= least or not size.useful

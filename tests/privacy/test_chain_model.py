@@ -80,7 +80,6 @@ def test_the_class_of_a_model_is_the_one_that_covers_its_states() -> None:
         covered = covering_class(states, np.zeros(states.size, dtype=np.int64), k)
         assert model.chains == covered.chains
         assert isinstance(model.chains, BinaryChains if k == 2 else BoundedChains)
-        assert model.stretches is not None
         assert model.stretches.covered == covered.share()
         assert model.refused is None
         assert ChainModel.from_json(model.to_json()) == model

@@ -24,11 +24,11 @@ STATIONARY = CHAINS["theta1_stationary"]
 
 
 def window(first: int, length: int, mechanism: str, scale: float, query: str = "count") -> Released:
-    return Released(first, length, scale, query, mechanism)  # type: ignore[arg-type]
+    return Released(first, length, scale, query, mechanism)
 
 
 def verdicts_of(chains: Chains, *releases: Released, **more: object) -> dict[str, Verdict]:
-    request = WindowRequest(chains, 1.0, None, "count", "ignorant", **more)  # type: ignore[arg-type]
+    request = WindowRequest(chains, 1.0, None, "count", "ignorant", **more)
     return {row.name: row for row in verdicts(request, releases)}
 
 
@@ -95,7 +95,6 @@ def test_what_holds_is_never_below_what_is_really_lost(seed: int) -> None:
     assert rows["every path added up"].epsilon == pytest.approx(real, rel=1e-9)
     for row in rows.values():
         if row.standing == "holds":
-            assert row.epsilon is not None
             assert row.epsilon >= real * (1.0 - 1e-9), row
     if seed % 2:
         assert rows["theorem 3.1, corrected"].standing == rows["sum of losses"].standing == "holds"
@@ -160,7 +159,6 @@ def test_rows_for_other_adversaries(seed: int) -> None:
     scales = np.exp(generator.normal(0.0, 0.7, 2))
     releases = [window(1, 3, "chain", scales[0]), window(2, 4, "group", scales[1])]
     rows = verdicts_of((chain,), *releases)
-    assert chain.initial is not None
     density = together(count_density(scales[0], 0, 2), count_density(scales[1], 1, 4))
     for name, informed in (("ignorant", False), ("informed", True), ("universal", True)):
         real = enumerated_losses(chain.initial[None], chain.transition, 5, density, informed=informed).max()
@@ -175,8 +173,6 @@ def test_quilts_that_reach_no_other_window_keep_their_losses_apart() -> None:
     far = verdicts_of((STATIONARY,), window(1, 12, "mqm-exact", 3.0), window(25, 12, "mqm-approx", 4.0))
     row = far["theorem 3.3, quilts apart"]
     assert row.standing == "holds"
-    assert row.epsilon is not None
-    assert far["sum of losses"].epsilon is not None
     assert (far["quilt accountant"].epsilon or 0.0) <= row.epsilon < far["sum of losses"].epsilon
     near = verdicts_of((STATIONARY,), window(1, 12, "mqm-exact", 3.0), window(13, 12, "mqm-exact", 3.0))
     assert "reach another window" in near["theorem 3.3, quilts apart"].note

@@ -246,7 +246,6 @@ def test_an_interval_is_rounded_outward_to_two_digits(low: float, high: float) -
 def test_an_odds_ratio_is_rounded_up_to_two_digits(odds: float, share: float) -> None:
     """And its typical member is in the class."""
     chains = bounded_class(math.log(odds), np.array([[1.0 - share, share], [0.3, 0.7]]))
-    assert chains.transition is not None
     assert chains.odds_ratio == float(f"{chains.odds_ratio:.1e}")
     assert chains.odds_ratio >= max(odds, odds_ratio(chains.transition)) * (1.0 - 1e-12)
     assert all(p == pytest.approx(q, rel=0.06) for p, q in zip(chains.transition[0], (1.0 - share, share), strict=True))
@@ -256,7 +255,6 @@ def test_an_odds_ratio_is_rounded_up_to_two_digits(odds: float, share: float) ->
 def test_the_typical_member_of_many_states_keeps_all_its_steps(states: int) -> None:
     """Rounded up one by one, equal probabilities would leave nothing to the largest."""
     chains = bounded_class(0.0, np.full((states, states), 1.0 / states))
-    assert chains.transition is not None
     assert all(0.5 <= p * states <= 5.0 for row in chains.transition for p in row)
 
 

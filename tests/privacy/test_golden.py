@@ -108,7 +108,6 @@ def test_figure_3(row: dict[str, Any]) -> None:
             assert real[name].rho0 == close(row[rho])
             if loses is not None:
                 measured = real[name].real(chains, "informed")
-                assert measured is not None
                 step = 2**-32 / row[rho]  # what rounding rho down costs, relative to a ratio
                 assert measured.epsilon == pytest.approx(row[loses], rel=1e-7, abs=4 * step)
 

@@ -235,7 +235,7 @@ def check(seed: int, counts: Counter[str]) -> None:
             shown = described[policy.version].guarantee
             assert (shown.since, shown.until) == (when.since, when.until)
         promise, bound = policy.guarantee, policy.bound()
-        ends = zip(policy.chains.q, policy.chains.r, strict=True)  # type: ignore[union-attr]  # all are binary
+        ends = zip(policy.chains.q, policy.chains.r, strict=True)  # all are binary
         pairs = [sides(q, r, steps, promise.adversary) for q, r in {*ends}]  # one of them may be the worst
         for ticks in {1, promise.stretch_ticks, 3}:
             if ticks > len(steps):

@@ -24,7 +24,7 @@ def test_the_worst_of_an_interval_with_any_start_is_the_paper_s(key: str) -> Non
     alpha, epsilon = map(float, key.split("|"))
     chains = BinaryChains(q=(alpha, 1.0 - alpha), r=(alpha, 1.0 - alpha))
     for start, column in (("any", "exact_all"), ("stationary", "stationary_only")):
-        asked = WindowRequest(chains, epsilon, 100, "count", "ignorant", start=start)  # type: ignore[arg-type]
+        asked = WindowRequest(chains, epsilon, 100, "count", "ignorant", start=start)
         noise = window_noise(asked, "mqm-exact")
         assert noise.scale == pytest.approx(GOLDEN["9_synthetic"][key][column], rel=3e-9)
         assert noise.start == start
@@ -57,7 +57,7 @@ def test_any_start_is_accounted_for(adversary: str, seed: int) -> None:
     high = low + generator.uniform(0.0, 0.95 - low) * (seed % 2)
     box = BinaryChains(q=(low[0], high[0]), r=(low[1], high[1]))
     rate, length = 0.4, 5
-    bound = ChainAccountant(with_start(box, "any")).loss(rate, adversary, length).epsilon  # type: ignore[arg-type]
+    bound = ChainAccountant(with_start(box, "any")).loss(rate, adversary, length).epsilon
     for q, r in product(box.q, box.r):
         transition = np.array([[1 - q, q], [r, 1 - r]])
         starts = starts_anyhow(generator, 2)

@@ -13,7 +13,7 @@ from tests.support.mqm_cases import CHAINS
 
 def request(chains: object, epsilon: float = 1.0, length: int | None = None, **other: object) -> WindowRequest:
     fields = {"query": "count", "adversary": "ignorant", **other}
-    return WindowRequest(chains, epsilon, length, **fields)  # type: ignore[arg-type]
+    return WindowRequest(chains, epsilon, length, **fields)
 
 
 def random_chain(seed: int, k: int) -> np.ndarray:
@@ -68,7 +68,7 @@ def test_what_there_is_not_is_refused_with_the_reason() -> None:
         ("mqm-exact", {"adversary": "informed"}, "ignorant adversary only"),
     ):
         with pytest.raises(ChainClassError, match=reason):
-            window_noise(request(chains, **other), mechanism)  # type: ignore[arg-type]
+            window_noise(request(chains, **other), mechanism)
     with pytest.raises(ChainClassError, match="transition matrices"):
         window_noise(request(BoundedChains(states=3, odds_ratio=4.0)), "mqm-exact")
     assert least_noise(request(BoundedChains(states=3, odds_ratio=4.0))).mechanism == "chain"

@@ -87,7 +87,7 @@ def loss(plan: AgentWindow, windows: int, life: Callable[[Device, Path], View], 
         for noise in noises:
             view = life(Device(plan, noise), path)
             if all(abs(count) <= 1 for _, _, count in view):
-                likelihoods[path][view] += math.exp(-sum(map(abs, noise)) / float(SCALE))  # type: ignore[assignment]
+                likelihoods[path][view] += math.exp(-sum(map(abs, noise)) / float(SCALE))
     return [max(_ratio(likelihoods, path, tick) for path in likelihoods if not path[tick]) for tick in range(ticks)]
 
 

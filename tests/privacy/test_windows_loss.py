@@ -88,7 +88,7 @@ def likelihoods(policy: Policy, paths: Array) -> Array:
 
 def worst(policy: Policy, ticks: int, *, symbols: bool, informed: bool) -> float:
     """The largest log-likelihood ratio between two values of one state, over outputs, positions and known states."""
-    q, r = policy.chains.q[0], policy.chains.r[0]  # type: ignore[union-attr]
+    q, r = policy.chains.q[0], policy.chains.r[0]
     transition = np.array([[1 - q, q], [r, 1 - r]])
     emission = np.array(policy.table.weights()) / SCALE
     stationary = np.array([r, q]) / (q + r)
@@ -106,7 +106,6 @@ def worst(policy: Policy, ticks: int, *, symbols: bool, informed: bool) -> float
 def test_no_output_says_more_than_was_verified(case: Case, adversary: Adversary, symbols: bool) -> None:
     policy = document(case, adversary)
     verified = policy.verify(100.0) if symbols else policy.verify_windows()
-    assert verified is not None
     exact = worst(policy, case.ticks, symbols=symbols, informed=adversary == "informed")
     assert exact <= verified.epsilon
     if case.q + case.r < 1:  # of an alternating chain, a count says less than so many free choices could

@@ -40,7 +40,6 @@ def test_every_form_has_the_same_ticks(tmp_path: Path, name: str) -> None:
 def test_what_comes_unevenly_is_put_on_the_same_clock(tmp_path: Path, name: str) -> None:
     states = minutes(9)
     readings = read(write(tmp_path, name, states))
-    assert readings.moments is not None
     ticks = np.round((readings.moments - START) / 60.0).astype(int)
     values = [
         None if value is None or value != value else value == "ON" or (value != "OFF" and value > 75.0)

@@ -34,7 +34,7 @@ def written(folder: Path, head: str, row: Callable[[int, float], str], end: str 
 
 
 def read(file: Path, **options: object) -> Readings:
-    return read_readings(file, read_options(**options))  # type: ignore[arg-type]
+    return read_readings(file, read_options(**options))
 
 
 def refused(words: str, file: Path, **options: object) -> None:

@@ -45,7 +45,7 @@ def changes(seed: int, number: int) -> list[tuple[int, int]]:
 
 def asked(path: Path, **words: object) -> QuestionError:
     with pytest.raises(QuestionError) as caught:
-        read_readings(path, read_options(**words))  # type: ignore[arg-type]
+        read_readings(path, read_options(**words))
     return caught.value
 
 
@@ -233,7 +233,7 @@ def test_parts_of_the_day_need_a_zone(tmp_path: Path) -> None:
     question = asked(local, day_parts="Europe/Berlin")
     assert (question.rule, question.options[0].words) == ("zone", ("--zone", "Europe/Berlin"))
     expected = read_readings(offset, read_options(day_parts="Europe/Berlin")).moments
-    assert np.array_equal(answered(local, question).moments, expected)  # type: ignore[arg-type]
+    assert np.array_equal(answered(local, question).moments, expected)
 
 
 @pytest.mark.parametrize("newest_first", [False, True])

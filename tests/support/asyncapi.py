@@ -21,8 +21,7 @@ def follow(node: Any) -> Any:
 
 def payload(message: str) -> dict[str, Any]:
     """The schema of a message's payload, with its parts in place."""
-    whole: dict[str, Any] = _inlined(DOCUMENT["components"]["schemas"][message])
-    return whole
+    return _inlined(DOCUMENT["components"]["schemas"][message])
 
 
 def _inlined(node: Any) -> Any:

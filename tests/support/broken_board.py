@@ -14,7 +14,6 @@ from fugu.contract.policy import Policy
 
 def weakened(policy: Policy) -> Policy:
     """Flip a fifth less often, in a 2x2 table."""
-    assert policy.table is not None
     [[stays], [flips]] = policy.table.rows
     rows = ((stays + (SCALE - stays) // 5,), (flips - flips // 5,))
     return policy.model_copy(update={"table": NoiseTable(rows)})

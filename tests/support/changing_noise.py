@@ -51,11 +51,10 @@ def leakages(q: float, r: float, steps: Array, adversary: Adversary) -> Array:
 
     By posterior odds with the worst outputs over those without any, from a stationary start or from each known state.
     """
-    array: Array = _leakages(q, r, np.ascontiguousarray(steps), adversary == "informed")
-    return array
+    return _leakages(q, r, np.ascontiguousarray(steps), adversary == "informed")
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _leakages(q: float, r: float, steps: Array, informed: bool) -> Array:
     n, count = len(steps), 1
     array = np.zeros((n + 1, 2))
@@ -84,11 +83,10 @@ def _leakages(q: float, r: float, steps: Array, informed: bool) -> Array:
 
 def odds_leakage(alpha: float, steps: Array) -> Array:
     """The same for any side information and any steps of bounded odds ratios, (n + 1, 2 directions)."""
-    array: Array = _odds_leakage(math.sqrt(alpha), np.ascontiguousarray(steps))
-    return array
+    return _odds_leakage(math.sqrt(alpha), np.ascontiguousarray(steps))
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _odds_leakage(root: float, steps: Array) -> Array:
     array = np.zeros((len(steps) + 1, 2))
     for t in range(len(steps)):

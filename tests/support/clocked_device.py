@@ -63,7 +63,7 @@ class Device:
             self.drawn.append((tick, self.outbox.shift(plan.stream)[0], self.clocks.elapsed))
             append(plan, tick, drawn)
 
-        self.outbox.append = noted  # type: ignore[method-assign]
+        self.outbox.append = noted
 
     def crash(self) -> None:
         self.outbox._db.close()

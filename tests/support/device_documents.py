@@ -182,7 +182,7 @@ def verdicts(count: int) -> Iterator[str]:
     for kind, now, payload in sent(count):
         reason = "accepted"
         try:
-            trust.judge(payload, kind, now)  # type: ignore[arg-type]
+            trust.judge(payload, kind, now)
         except TrustError as error:
             reason = error.reason
         state = trust.state

@@ -179,7 +179,6 @@ def of_order_2(policy: Policy) -> Policy:
 
 def _feed(process: subprocess.Popen[bytes], source: Source) -> None:
     """Be the source that writes to standard input, for as long as somebody reads."""
-    assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin as lines:
         while source.kind == "stdin" and process.poll() is None:
             lines.write(source.text.encode())

@@ -373,7 +373,6 @@ class World:
         with contextlib.suppress(OSError):
             opened.connect((address.host, address.port))
             context = address.tls_context()
-            assert context is not None
             opened = context.wrap_socket(opened, server_hostname=address.host)
             opened.sendall(connect(READER, READER, str(address.password()), 0) + subscribe("fugu/2/home/#"))
         return opened.close
@@ -391,7 +390,7 @@ class World:
     def suspend_broker(self, on: bool) -> None:
         """Stop the broker's process where it is, or let it go on."""
         with contextlib.suppress(AttributeError, ProcessLookupError):
-            self.broker._process.send_signal(signal.SIGSTOP if on else signal.SIGCONT)  # type: ignore[union-attr]
+            self.broker._process.send_signal(signal.SIGSTOP if on else signal.SIGCONT)
 
     def messages(self) -> Counter[tuple[str, bytes]]:
         """Every publication of frames and of releases that has left anybody, however often."""
@@ -405,7 +404,7 @@ class World:
         registry = Registry(self.registry)
         try:
             for name in self.names:
-                wait_until(lambda name=name: self._in_force(registry, name), f"the policy of {name}")  # type: ignore[misc]
+                wait_until(lambda name=name: self._in_force(registry, name), f"the policy of {name}")
         finally:
             registry.close()
 
@@ -416,7 +415,7 @@ class World:
         """
         self.healed = healed = self.now_tick()
         for name in self.names:
-            wait_until(lambda name=name: self._went_on(name, healed), f"{name} to go on after tick {healed}")  # type: ignore[misc]
+            wait_until(lambda name=name: self._went_on(name, healed), f"{name} to go on after tick {healed}")
         for names in (self.names, [GATEWAY]):
             for name in names:
                 self.programs[name].end()

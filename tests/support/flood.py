@@ -42,7 +42,6 @@ class Flood:
 
     def send(self) -> None:
         """Wait until as many connections as it should have were made; Mosquitto may have closed them at once."""
-        assert self.process.stdout is not None
         assert self.process.stdout.readline() == "made\n"
 
     def __exit__(self, *_: object) -> None:

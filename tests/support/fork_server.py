@@ -218,7 +218,7 @@ def end(request: dict[str, Any], streams: list[int]) -> NoReturn:
     if isinstance(code, str):
         print(code, file=sys.stderr)
         code = 1
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()
     atexit._run_exitfuncs()
     with contextlib.suppress(ValueError):  # it was closed
         sys.stdout.flush()

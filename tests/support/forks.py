@@ -58,7 +58,7 @@ def running() -> list[int]:
     return [process.pid for process in list(_running) if process.poll() is None]
 
 
-class Popen(REAL):  # type: ignore[type-arg]
+class Popen(REAL):
     """As that of subprocess."""
 
     _asking: socket.socket | None = None
@@ -73,7 +73,7 @@ class Popen(REAL):  # type: ignore[type-arg]
         is_ours = is_ours and "cluster" not in words  # Ray has threads
         environment = {os.fsdecode(name): os.fsdecode(value) for name, value in (env or os.environ).items()}
         if not (usual and is_ours and _at_start(environment) == _at_start(os.environ)):
-            super()._execute_child(*arguments)  # type: ignore[misc]
+            super()._execute_child(*arguments)
             return
         request = {
             "words": words[1:],
@@ -88,19 +88,19 @@ class Popen(REAL):  # type: ignore[type-arg]
         self.pid = int(asking.recv(MOST))
         self._asking = asking
         self._child_created = True
-        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+        self._close_pipe_fds(*pipes)
         _running.add(self)
 
     def _internal_poll(self, *arguments: Any, **named: Any) -> int | None:
         if self._asking is None:
-            super()._internal_poll(*arguments, **named)  # type: ignore[misc]
+            super()._internal_poll(*arguments, **named)
         else:
             self._hear(0)
         return self.returncode
 
     def _wait(self, timeout: float | None) -> int:
         if self._asking is None:
-            return super()._wait(timeout)  # type: ignore[misc, no-any-return]
+            return super()._wait(timeout)
         self._hear(timeout)
         if self.returncode is None:
             assert timeout is not None
@@ -109,9 +109,9 @@ class Popen(REAL):  # type: ignore[type-arg]
 
     def _hear(self, timeout: float | None) -> None:
         poll = select.poll()
-        poll.register(self._asking, select.POLLIN)  # type: ignore[arg-type]
+        poll.register(self._asking, select.POLLIN)
         if self.returncode is None and poll.poll(None if timeout is None else max(0.0, timeout) * 1000):
-            with self._waitpid_lock:  # type: ignore[attr-defined]
+            with self._waitpid_lock:
                 if self.returncode is None:  # else another thread has heard it
                     self.returncode = int(self._asking.recv(MOST))
 

@@ -65,7 +65,7 @@ def one_input(data: bytes, counted: Counter[str] | None = None) -> None:
         counted["taken"] += 1
         if decode == TimedTable.decode:
             try:
-                check_noise(MEASURED.measurement, table.noise, table.constraint)  # type: ignore[attr-defined]
+                check_noise(MEASURED.measurement, table.noise, table.constraint)
             except FuguError:
                 continue
     if data == SIGNED:
@@ -73,7 +73,7 @@ def one_input(data: bytes, counted: Counter[str] | None = None) -> None:
     before = TRUST.state.pack()
     for kind in ("policy", "table", "time", "stop"):
         try:
-            TRUST.judge(data, kind, NOW)  # type: ignore[arg-type]
+            TRUST.judge(data, kind, NOW)
         except TrustError:
             continue
         raise AssertionError(f"a {kind} document was accepted that nobody has signed")

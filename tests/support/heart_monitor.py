@@ -43,7 +43,6 @@ class Monitor:
     def leave(self) -> None:
         """Go out of reach."""
         self.reachable, self._notify = False, None
-        assert self._loop is not None
         assert self._lost is not None
         self._loop.call_soon_threadsafe(self._lost)
 

@@ -237,8 +237,7 @@ class Listener(Recorder):
     def attributes(self, entity: str) -> dict[str, Any]:
         component = self.components()[entity]
         message = self._newest[component["json_attributes_topic"]]
-        document: dict[str, Any] = json.loads(rendered(component["json_attributes_template"], message))
-        return document
+        return json.loads(rendered(component["json_attributes_template"], message))
 
     def say_online(self) -> None:
         wait_until(lambda: self.link.publish("homeassistant/status", b"online") is not None)

@@ -62,7 +62,7 @@ def release(first: int, last: int, charge: int = ALLOWED, *devices: str, **more:
         **{"scale": "20", "since_us": first * 10**6},
         **{"topic": f"fugu/2/home/release/{audience}/count", **more},
     }
-    return Release(**fields)  # type: ignore[arg-type]
+    return Release(**fields)
 
 
 def charges_replayed(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audit:

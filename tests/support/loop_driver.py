@@ -157,7 +157,7 @@ class Driver:
         patch.setattr(describe.Described, "of", described)
         patch.setattr(home_assistant, "device_document", documented)
         self.gateway = Gateway(self._settings)
-        self.gateway._worker.run = lambda: None  # type: ignore[method-assign]
+        self.gateway._worker.run = lambda: None
         patch.setattr("gateway.health.monitor.Monitor._work", lambda _monitor: None)
         self.gateway.start()
         return self

@@ -89,7 +89,7 @@ class Told:
                 **{"time": end, "since": end - timedelta(minutes=5), "window": "active", "states": ("high",)},
                 **{"values": (float(value),), "low": (value - 15.0,), "high": (value + 15.0,), "confidence": 0.95},
                 **{"observed": WINDOW, "unit": "ticks", **PROMISE},
-            )  # type: ignore[arg-type]
+            )
 
     def history(self, days: float) -> None:
         """Say a week of counts."""
@@ -114,5 +114,5 @@ class Told:
 
     def _estimate(self, device: str, now: datetime, shares: dict[str, float]) -> None:
         state = max(shares, key=shares.__getitem__)
-        estimate = StateEstimate(now, now - timedelta(seconds=50), 1, 10, state, shares[state], shares, **PROMISE)  # type: ignore[arg-type]
+        estimate = StateEstimate(now, now - timedelta(seconds=50), 1, 10, state, shares[state], shares, **PROMISE)
         self.say(topic_of("estimate", "home", device, "hr"), estimate.encode())

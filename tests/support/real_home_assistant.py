@@ -90,7 +90,6 @@ class RealHomeAssistant:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith("SHOWN "):
                 shown = json.loads(line.removeprefix("SHOWN "))
@@ -102,6 +101,5 @@ class RealHomeAssistant:
         return self.states[entity][0] if entity in self.states else None
 
     def stop(self) -> int:
-        assert self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(PATIENCE)

@@ -48,5 +48,4 @@ def worst_loss(
 
 def stationary(transition: Floats) -> Floats:
     """(k,) distribution of a chain that has run for long."""
-    distribution: Floats = np.linalg.matrix_power(transition, 4096)[0]
-    return distribution
+    return np.linalg.matrix_power(transition, 4096)[0]

@@ -183,7 +183,7 @@ class Client:
 
     def drop(self) -> None:
         """Close the socket without a word, so that the broker publishes the last will."""
-        self._client.socket().close()  # type: ignore[union-attr]
+        self._client.socket().close()
 
     def wait_for(self, topic: str, payload: bytes) -> None:
         """Wait until a message has arrived."""

@@ -109,7 +109,7 @@ class WholeFleet:
         copy = Link(self._broker.address("watch"), client_id="copy")
         copy.start()
         for topic, payload in sent:
-            wait_until(lambda t=topic, p=payload: copy.publish(t, p) is not None, "a connection of the copy")  # type: ignore[misc]
+            wait_until(lambda t=topic, p=payload: copy.publish(t, p) is not None, "a connection of the copy")
         wait_until(lambda: {*sent} <= {*self.heard.messages}, "what the copy says")
         copy.stop()
         return sent

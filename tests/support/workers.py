@@ -47,7 +47,7 @@ def run(session: pytest.Session, lists: tuple[Sequence[Sequence[pytest.Item]], .
         queues.append(_queue(range(first, first + len(some))))
         first += len(some)
     capturing: Any = session.config.pluginmanager.getplugin("capturemanager")
-    session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    session.config._tmp_path_factory.getbasetemp()
     capturing.stop_global_capturing()
     sys.stdout.flush()
     by_number: dict[int, _Worker] = {}
@@ -227,7 +227,7 @@ def _be(
         capturing: Any = plugins.getplugin("capturemanager")
         capturing.start_global_capturing()
         capturing.suspend_global_capture()
-        temporary: Any = session.config._tmp_path_factory  # type: ignore[attr-defined]
+        temporary: Any = session.config._tmp_path_factory
         temporary._basetemp = temporary.getbasetemp() / f"worker{number}"
         temporary._basetemp.mkdir(mode=0o700)
         gc.enable()

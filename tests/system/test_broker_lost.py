@@ -59,7 +59,7 @@ def retained(broker: Shipped) -> dict[str, bytes]:
         return kinds <= set(payloads)
 
     for name, kinds in READERS.items():
-        wait_until(lambda name=name, kinds=kinds: asked(name, kinds), f"what {name} reads")  # type: ignore[misc]
+        wait_until(lambda name=name, kinds=kinds: asked(name, kinds), f"what {name} reads")
     return payloads
 
 

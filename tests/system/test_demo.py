@@ -157,7 +157,7 @@ def test_the_lanes_show_the_numbers_of_the_night(replay: Replay, night: Results)
     assert stays.span == leaves.span == attacker.span == (0.0, replay.states.size * replay.hours)
     read, later = ([at for at, _, _ in shapes(stays, look)] for look in ("raw", "later"))
     assert max(read) < 5000 * replay.hours <= min(later)
-    assert stays.range == (np.min(replay.values), np.max(replay.values))  # type: ignore[type-var]
+    assert stays.range == (np.min(replay.values), np.max(replay.values))
     assert shapes(leaves, "truth") == [(0.0, 0.25), (2.0, 0.5), (4.0, 1.0)]
     assert shapes(leaves, "got") == shapes(leaves, "point") == [(0.0, 0.2), (2.0, 0.6), (4.0, 0.9)]
     assert shapes(leaves, "within") == [(0.0, pytest.approx(0.1), pytest.approx(0.3)), (2.0, 0.5, 0.7), (4.0, 0.8, 1.0)]
@@ -203,7 +203,6 @@ def test_a_household_shares_a_profile_of_the_day_and_any_hour_is_protected() -> 
     assert home.policy.verify(EPSILON).epsilon <= EPSILON
     frames = dict(home.simulated_frames())
     results = home.results({first: frames[first] for first in list(frames)[:3]}, attacked=True)
-    assert results is not None
     assert (results.live, results.own_changes, len(results.released)) == (3, None, 3 * 6)
     assert summary(results)[1:] == (
         "Private: about any hour, from 50 % to at most 73 % sure. Not private: 8 hours or longer.",
@@ -331,7 +330,7 @@ def test_a_device_that_stands_still_is_named_and_the_demo_goes_on_without_it(
 
         def maintain() -> None:
             subscriber.link.on_message(topic_of("status", FLEET, "watch-N07"), moving(next(ticks)).encode(), False)
-            if "watch-N05" not in devices and not goes_on.stdin.closed:  # type: ignore[union-attr]
+            if "watch-N05" not in devices and not goes_on.stdin.closed:
                 goes_on.communicate(b"\n")
 
         monkeypatch.setattr(subscriber.link, "maintain", maintain)
@@ -354,7 +353,7 @@ def test_a_process_that_does_not_end_is_killed_and_named(
     monkeypatch.setattr(processes, "_STOP_SECONDS", 0.2)
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); input()"
     with subprocess.Popen([sys.executable, "-c", deaf], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as still:
-        still.stdout.readline()  # type: ignore[union-attr]
+        still.stdout.readline()
         assert processes.end(still, "gateway", tmp_path / "gateway.log") == 0
         assert still.returncode == -signal.SIGKILL
     assert capsys.readouterr().out.startswith("gateway did not end within 0 s and was killed: see ")

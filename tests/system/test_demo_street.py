@@ -30,7 +30,6 @@ def test_a_street_runs_from_one_command_and_ends_with_what_it_was_worth(
     done = runner(capsys)("demo", "street", "--hours", "1", "--out", tmp_path)
     assert done.code == 0, done
     text = re.search(r"of (\d+) homes, water ran (-?[\d.]+)% .*in truth ([\d.]+)%", done.out)
-    assert text is not None
     assert 36 <= int(text[1]) < 60
     assert abs(float(text[2]) - float(text[3])) < 30
     assert "That is so if the helper keeps its word and 30 of the homes" in done.out

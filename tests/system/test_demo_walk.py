@@ -101,7 +101,7 @@ def a_walk(policy: MeasurePolicy) -> walk.Walk:
     truth = np.array([[200.0, 300.0], [300.0, 300.0], [400.0, 300.0]])
     points = [(2, 7), (3, 3), (9, 3)]
     released = {tick: Released(0, point) for tick, point in enumerate(points)}
-    return walk.Walk(policy, truth, released, {2: decode_estimate(estimate.encode())}, {})  # type: ignore[dict-item]
+    return walk.Walk(policy, truth, released, {2: decode_estimate(estimate.encode())}, {})
 
 
 def test_errors_of_a_walk_are_distances_in_its_unit(policy: MeasurePolicy) -> None:

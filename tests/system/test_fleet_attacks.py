@@ -154,7 +154,7 @@ def test_an_expired_policy_does_as_its_own_text_says_and_is_called_stale(
     for version in count(1):  # until its end is later than a slow machine's first frame
         until = int(time.time()) + 3 * version
         operator.say(keys.signed(document(version, frame_ticks=5, valid_until=until, on_expiry=on_expiry)))
-        operator.until(lambda status, n=version: status.version == n or status.refused == n)  # type: ignore[misc]
+        operator.until(lambda status, n=version: status.version == n or status.refused == n)
         if operator.now.version != version:
             assert operator.now.reason == "expired"
             continue

@@ -45,7 +45,7 @@ def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_ru
             for shard in new:
                 running.callback(shard.kill)
             generations.append(new)
-            wait_until(lambda new=new: all("has started" in shard.log for shard in new), f"{count} shards")  # type: ignore[misc]
+            wait_until(lambda new=new: all("has started" in shard.log for shard in new), f"{count} shards")
             if turn:
                 for former in generations[turn - 1]:
                     assert former.ended() == 1, "whoever was there ends by itself"
@@ -53,11 +53,11 @@ def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_ru
                         "another generation of processes has" in former.log or "another process has taken" in former.log
                     )
             wait_until(
-                lambda since=since: all(crowd.stored_again(name, since) for name in NAMES),  # type: ignore[misc]
+                lambda since=since: all(crowd.stored_again(name, since) for name in NAMES),
                 f"frames of all devices by {count} shards",
             )
             before = len(set(public.payloads))
-            wait_until(lambda before=before: len(set(public.payloads)) > before, "a release")  # type: ignore[misc]
+            wait_until(lambda before=before: len(set(public.payloads)) > before, "a release")
         late = Process(tmp_path, broker, server, "2/3", "late")  # as whatever starts processes again would
         running.callback(late.kill)
         wait_until(

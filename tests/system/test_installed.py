@@ -91,7 +91,6 @@ def released() -> str:
 def first_extras() -> str:
     """The extras that the first page installs from a checkout, in brackets."""
     match = re.search(r"^pipx install '\.(\[.+\])'$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert match is not None
     return match[1]
 
 

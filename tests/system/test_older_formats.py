@@ -47,7 +47,7 @@ def test_a_file_of_another_version_is_refused_in_a_line_and_left_alone(
     tmp_path: Path, kind: str, keeps_application: bool, version: int, says: str
 ) -> None:
     path = tmp_path / "file.sqlite"
-    FILES[kind](path).close()  # type: ignore[attr-defined]
+    FILES[kind](path).close()
     application, current = numbers(path)
     assert (application > 0, current) == (True, 2)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
@@ -65,7 +65,7 @@ def test_a_file_of_another_version_is_refused_in_a_line_and_left_alone(
 @pytest.mark.parametrize("kind", FILES)
 def test_a_file_of_one_kind_is_not_taken_for_another(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "file.sqlite"
-    FILES[kind](path).close()  # type: ignore[attr-defined]
+    FILES[kind](path).close()
     for other in FILES.keys() - {kind}:
         with pytest.raises(FuguError, match=f"is no {other}"):
             FILES[other](path)

@@ -62,7 +62,7 @@ class Fleet:
             codes = ("clock",) if number == 123 else ()
             self.say(
                 topic_of("status", "home", f"ring-{number:04}"),
-                Status(number % 100 != 0, "1.0", 0, codes, (StreamStatus("hr", 1, 5),)).encode(),  # type: ignore[arg-type]
+                Status(number % 100 != 0, "1.0", 0, codes, (StreamStatus("hr", 1, 5),)).encode(),
             )
 
     def say(self, topic: str, payload: bytes) -> None:
@@ -189,7 +189,7 @@ def test_nothing_is_in_the_way_of_anybody(page: Site, browser: Browser) -> None:
         browser.look(width, dark=dark)
         browser.open(page.address + path)
         wait_until(lambda: "live" in browser.text("#view"))
-        wait_until(lambda ready=ready: browser.count(ready) > 0)  # type: ignore[misc]
+        wait_until(lambda ready=ready: browser.count(ready) > 0)
         assert browser.violations() == []
         assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
 
@@ -225,7 +225,6 @@ def test_who_has_no_password_sees_nothing(fleet: Fleet, browser: Browser, tmp_pa
         wait_until(lambda: browser.text("h1") == "Fleet")
         assert browser.run("return document.cookie") == ""
         cookie = browser.driver.get_cookie("fugu_session")
-        assert cookie is not None
         page.ask("/logout", "POST", Cookie=f"fugu_session={cookie['value']}", Sec_Fetch_Site="same-origin")
         wait_until(lambda: "session is over" in browser.text(), "the end of the session")
         assert page.ask("/login", "POST", f"password={PASSWORD}", Sec_Fetch_Site="cross-site")[0] == 403

@@ -61,7 +61,7 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
 
         for name, seen in (("site", {"walk", "inside"}), ("street", {"walk"})):
             browser.open(f"{pages[name].address}/releases")
-            wait_until(lambda seen=seen: seen <= set(browser.text("tbody").split()), "the releases")  # type: ignore[misc]
+            wait_until(lambda seen=seen: seen <= set(browser.text("tbody").split()), "the releases")
             assert ("inside" in browser.text("tbody")) == ("inside" in seen)
             assert browser.text("#view") == f"● live, as account {name} may read it"
             rows = browser.run("return [...document.querySelectorAll('tbody tr')].map((one) => one.innerText)")

@@ -46,7 +46,7 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
 
         browser.open(f"{page.address}/device/watch")
         for kind in seen:
-            wait_until(lambda kind=kind: has_kind(kind), f"{kind} with the bytes that left")  # type: ignore[misc]
+            wait_until(lambda kind=kind: has_kind(kind), f"{kind} with the bytes that left")
         text = browser.text(".left")
         assert "“high”:" in text
         assert "its noise is between −" in text

@@ -98,7 +98,7 @@ def test_nothing_overflows_or_lies_over_another(story_page: tuple[Told, ServedPa
     for name, (path, ready) in PATHS.items():
         browser.look(WIDTHS[0], dark=False)
         browser.open(page.address + path)
-        wait_until(lambda ready=ready: scene.live() or browser.count(ready) > 0, f"{name}: {ready}")  # type: ignore[misc]
+        wait_until(lambda ready=ready: scene.live() or browser.count(ready) > 0, f"{name}: {ready}")
         browser.check_still()
         for details in (False, True):
             browser.run("document.querySelectorAll('details').forEach((one) => { one.open = arguments[0]; })", details)

@@ -119,7 +119,7 @@ def test_pages_a_filter_and_names_that_are_text(broker: Mosquitto, tmp_path: Pat
                                      (390, True, "device/watch", ".used")):  # fmt: skip
         browser.look(width, dark=dark)
         browser.open(f"{page.address}/{name}")
-        wait_until(lambda ready=ready: browser.count(ready) > 0, ready)  # type: ignore[misc]
+        wait_until(lambda ready=ready: browser.count(ready) > 0, ready)
         assert browser.violations() == []
         assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), (width, name)
     unfold(browser)

@@ -67,7 +67,7 @@ def test_devices_that_an_alarm_does_not_name_are_not_taken_for_well(
     wait_until(lambda: link.connected, "a connection")
     for number in range(2000):
         topic, status = topic_of("status", "home", f"watch-{number:04}"), Status(True, "1", 0, (), ()).encode()
-        wait_until(lambda topic=topic, status=status: link.publish(topic, status, retain=True) is not None)  # type: ignore[misc]
+        wait_until(lambda topic=topic, status=status: link.publish(topic, status, retain=True) is not None)
     browser.open(page.address)
     wait_until(lambda: browser.text(".tiles strong") == "2,000", "all devices")
     assert "The report does not name them" not in browser.text("main")

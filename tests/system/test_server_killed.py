@@ -49,10 +49,10 @@ def test_a_server_killed_while_batches_are_written_loses_nothing(broker: Mosquit
         agent = AgentProcess(config, tmp_path / "agent.log")
         for _ in range(kills):
             stored, failed = gateway.counters["stored"], gateway.counters["not_stored"]
-            wait_until(lambda stored=stored: gateway.counters["stored"] > stored + 10, "frames")  # type: ignore[misc]
+            wait_until(lambda stored=stored: gateway.counters["stored"] > stored + 10, "frames")
             pause.wait(moments.uniform(0.0, 0.2))
             postgres.kill()
-            wait_until(lambda failed=failed: gateway.counters["not_stored"] > failed, "loss")  # type: ignore[misc]
+            wait_until(lambda failed=failed: gateway.counters["not_stored"] > failed, "loss")
             postgres.start()
         stored = gateway.counters["stored"]
         wait_until(lambda: gateway.counters["stored"] > stored + 10, "frames after all")

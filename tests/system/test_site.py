@@ -27,8 +27,6 @@ pytestmark = pytest.mark.long
 def module(name: str) -> ModuleType:
     """A module of the site, which is in no package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/site/{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded
@@ -89,7 +87,6 @@ def test_the_pictures_are_those_that_the_code_draws_and_the_page_says_their_numb
     losses = re.findall(r"class='words point'[^>]*>([\d.]+)<", drawn["stretches.svg"])
     assert f"About 30 ticks in a row it loses {losses[3]}, and about 300 it loses {losses[5]}," in page
     noise = re.search(r"noise of (\d+)", drawn["windows.svg"])
-    assert noise is not None
     assert f"has noise of {noise[1]} ticks at epsilon 1" in page
 
 

@@ -192,7 +192,7 @@ def test_what_is_to_be_pasted_has_only_options_of_the_command(
     planned.plan_and_replay(page, tmp_path / "a: b.csv", None, replace(offer[1], epsilon=1.0), not_private=False)
     command = f"fugu try '{tmp_path}/a: b.csv' --epsilon 3.0"
     assert capsys.readouterr().out.splitlines()[-1] == f"Try instead: a share: {command}"
-    assert shown["paste"][-1] == command  # type: ignore[index]
+    assert shown["paste"][-1] == command
 
 
 def test_a_button_says_what_would_do_and_what_that_gives_up() -> None:
@@ -209,7 +209,7 @@ def test_a_button_says_what_would_do_and_what_that_gives_up() -> None:
         offer = (
             "Try instead: a share, off by 2 points on held-back rows; guessing is off by 9",
             replace(asked, **change),
-        )  # type: ignore[arg-type]
+        )
         button = planned._offer_button(offer, asked)
         assert button["words"] == words
         assert more in button["more"]

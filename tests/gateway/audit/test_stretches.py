@@ -86,7 +86,7 @@ def test_paths_that_are_drawn_stay_for_the_stretch_and_leave_it_as_the_chain_doe
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize("ticks", [4, pytest.param(12, marks=pytest.mark.long)])
 def test_the_witness_comes_near_the_certificate_of_a_stretch(adversary: Adversary, ticks: int) -> None:
-    emission = np.array(planned(CHAINS, adversary).table.weights()) / SCALE  # type: ignore[union-attr]
+    emission = np.array(planned(CHAINS, adversary).table.weights()) / SCALE
     policy = promised(planned(CHAINS, adversary), ticks)
     mechanism = Mechanism(241, 120, 2, (Source(emission, (0, 1), heard=True),), (), stretch=ticks)
     shown = witness(mechanism, CHAIN, knows=adversary != "ignorant").epsilon
@@ -185,7 +185,7 @@ def test_an_audience_that_is_promised_a_stretch_is_held_against_it() -> None:
     assert attacks[ticks].certified <= 0.5 * (1 + 1e-9)
     assert not attacks[ticks].refuted
     assert attacks[1].certified < attacks[ticks].certified
-    assert attacks[1].witness < attacks[ticks].witness  # type: ignore[operator]
+    assert attacks[1].witness < attacks[ticks].witness
     half = street._replace(epsilon=0.1)
     wrong = {
         attacked.ticks: attacked for attacked in attack_audiences([policy], (half,), definitions, seed=1, trials=500)

@@ -95,7 +95,7 @@ def test_every_tick_of_symbols_is_told_once_in_order_across_gaps(
 
 
 def test_points_are_told_with_and_without_later_ones(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))  # type: ignore[arg-type]
+    scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))
     for first in range(0, 40, 10):
         points = tuple(Released(0, (tick % 3, 1)) for tick in range(10))
         scene.receive([Received("watch", "place", MeasureFrame(1, first - 1, first, 2, points))])
@@ -113,7 +113,7 @@ def test_points_are_told_with_and_without_later_ones(tmp_path: Path) -> None:
 
 
 def test_points_before_a_gap_are_told_alike_however_few_ticks_are_asked_for(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))  # type: ignore[arg-type]
+    scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))
     for before, first in ((-1, 0), (9, 10), (19, 200), (209, 210)):
         points = tuple(Released(0, (tick % 3, 1)) for tick in range(10))
         scene.receive([Received("watch", "place", MeasureFrame(1, before, first, 2, points))])
@@ -121,7 +121,7 @@ def test_points_before_a_gap_are_told_alike_however_few_ticks_are_asked_for(tmp_
     assert [row for row in whole if 12 <= row.tick < 20] == list(
         estimates_between(scene.path, "watch", "place", 12, 19, LAG)
     )
-    assert [(row.tick, row.lag) for row in whole[:40]] == [(tick, lag) for tick in range(20) for lag in (0, LAG)]  # type: ignore[union-attr]
+    assert [(row.tick, row.lag) for row in whole[:40]] == [(tick, lag) for tick in range(20) for lag in (0, LAG)]
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:

@@ -31,11 +31,11 @@ def frame(index: int, previous: int | None = None, counts: tuple[int, ...] = (4,
     """A window of HIGH, every tick of it observed."""
     before = index - 1 if previous is None else previous
     frame = WindowFrame(1, "high", before, index, 3 + 10 * index, 10, 10, counts)
-    return replace(frame, **changes)  # type: ignore[arg-type]
+    return replace(frame, **changes)
 
 
 def scene(folder: Path, *policies: object) -> Scene:
-    return Scene(folder / "s.sqlite", policies=policies or POLICIES)  # type: ignore[arg-type]
+    return Scene(folder / "s.sqlite", policies=policies or POLICIES)
 
 
 def record(scene: Scene, *some: WindowFrame, stream: str = "hr") -> None:

@@ -90,7 +90,7 @@ def test_a_way_back_is_a_new_version_that_names_the_old_one(registry: Registry) 
 @pytest.mark.parametrize("fields", [{"version": 0}, {"version": 2**32}, {"digest": "xyz"}, {"payload": b""}])
 def test_documents_that_cannot_be_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(FleetError):
-        document(**fields)  # type: ignore[arg-type]
+        document(**fields)
 
 
 def test_what_a_device_should_have_never_goes_down(registry: Registry) -> None:

@@ -491,7 +491,7 @@ def test_what_is_no_share_is_refused(text: str) -> None:
 )
 def test_plans_that_contradict_themselves_are_refused(make: object, text: str) -> None:
     with pytest.raises(FleetError, match=text):
-        make()  # type: ignore[operator]
+        make()
 
 
 def test_a_plan_survives_being_written_down() -> None:

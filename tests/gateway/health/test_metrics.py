@@ -193,7 +193,7 @@ def test_a_scrape_that_fails_prints_nothing(
 ) -> None:
     """By an error of ours, whose traceback may say what it must not, or because the client goes away."""
     caplog.set_level("INFO")
-    with served(None) as port:  # type: ignore[arg-type]
+    with served(None) as port:
         with pytest.raises(HTTPError):
             scraped(port)
         with socket.create_connection(("127.0.0.1", port)) as gone:

@@ -200,7 +200,7 @@ def test_a_profile_has_a_row_for_each_block_of_the_day(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_points_and_what_they_tell_of_measurements(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))  # type: ignore[arg-type]
+    scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))
     for first in range(0, 40, 10):
         points = tuple(Released(0, (tick % 3, 1)) for tick in range(10))
         scene.receive([Received("watch", "place", MeasureFrame(1, first - 1, first, 2, points))])

@@ -53,7 +53,7 @@ def test_a_subscriber_gets_every_estimate_and_the_device_its_watermark(broker: M
     device = greeted(broker)
     for sent, frame in enumerate(sequence, 1):  # one by one: of those that come together only the newest is told
         device.send([frame])
-        wait_until(lambda sent=sent: not device.outbox and len(device.estimates) == sent)  # type: ignore[misc]
+        wait_until(lambda sent=sent: not device.outbox and len(device.estimates) == sent)
     model, symbols = MODELS[1], laid_out(sequence)
     filtered = fixed_lag_marginals(symbols, model.initial, model.transition, model.emission, 0)
     for frame, estimate in zip(sequence, device.estimates, strict=True):

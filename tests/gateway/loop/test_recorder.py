@@ -155,7 +155,7 @@ def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> N
     """One transaction for symbols, windows and points; after a failure nothing in memory is ahead of the store."""
     high = Window(name="high", length=10, stride=10, start=3, states=(1,), scale="20")
     measured = measure_policy(3, start=4)
-    scene = Scene(tmp_path / "s.sqlite", policies=(policy(1, windows=(high,)), measured))  # type: ignore[arg-type]
+    scene = Scene(tmp_path / "s.sqlite", policies=(policy(1, windows=(high,)), measured))
     window = WindowFrame(1, "high", -1, 5, 53, 10, 10, (4,))
     points, symbols = measure_frames(measured, [10, 10]), frames([10, 10])
     streams = ((symbols, "hr"), (points, "place"))

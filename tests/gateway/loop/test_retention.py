@@ -303,12 +303,12 @@ def test_what_is_known_of_the_newest_tick_stays_and_the_next_estimates_are_as_if
         [(sealed, state) for name, sealed, state in results if name == wanted] for wanted in ("whole", "removed")
     )
     assert whole == removed
-    assert len(whole[-1][1][0]) > 0  # type: ignore[arg-type]
+    assert len(whole[-1][1][0]) > 0
 
 
 def test_points_go_as_symbols_do(tmp_path: Path) -> None:
     minutes = measure_policy(clock=Clock(epoch_us=0, period_us=60 * SECOND_US))
-    scene = Scene(tmp_path / "p.sqlite", lag=3, policies=(minutes,))  # type: ignore[arg-type]
+    scene = Scene(tmp_path / "p.sqlite", lag=3, policies=(minutes,))
     frames = [
         MeasureFrame(1, first - 1, first, 2, tuple(Released(0, (0, 0)) for _ in range(20)))
         for first in range(0, 180, 20)

@@ -162,8 +162,7 @@ def test_a_search_for_a_word_of_another_view_shows_the_fleet() -> None:
                 async with asyncio.timeout(PATIENCE):
                     while not (body := await events.get()).startswith(b"event: all"):
                         pass
-                content: dict[str, Any] = json.loads(body.split(b"data: ")[1])
-                return content
+                return json.loads(body.split(b"data: ")[1])
 
             tabs: list[asyncio.Task[None]] = []
             assert "problem" in await content_of("ledger", b"before=5")

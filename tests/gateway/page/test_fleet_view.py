@@ -27,7 +27,7 @@ def status(view: FleetView, name: str, *codes: StatusCode, online: bool = True) 
 
 
 def conditions(view: FleetView, **asked: object) -> dict[str, str]:
-    return {row["name"]: row["condition"] for row in view.page(FleetQuery(**asked))["rows"]}  # type: ignore[arg-type]
+    return {row["name"]: row["condition"] for row in view.page(FleetQuery(**asked))["rows"]}
 
 
 def test_the_sick_come_first_whatever_makes_them_sick() -> None:

@@ -45,8 +45,7 @@ def components(description: Description) -> dict[str, dict[str, Any]]:
     """Entities of a device with this stream alone; its document is one that Home Assistant takes."""
     document = device_document([description])
     check_document(json.loads(json.dumps(document)))
-    cmps: dict[str, dict[str, Any]] = document["cmps"]
-    return cmps
+    return document["cmps"]
 
 
 def value(component: dict[str, Any], payload: bytes) -> str:
@@ -54,8 +53,7 @@ def value(component: dict[str, Any], payload: bytes) -> str:
 
 
 def attributes(component: dict[str, Any], payload: bytes) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(rendered(component["json_attributes_template"], payload))
-    return document
+    return json.loads(rendered(component["json_attributes_template"], payload))
 
 
 def test_a_share_is_a_measurement_in_percent_that_expires() -> None:

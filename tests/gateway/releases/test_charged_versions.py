@@ -94,7 +94,7 @@ class Home:
     def answer(self, version: int, reason: str = "") -> None:
         """The device judges a document."""
         outcome = "refused" if reason else "accepted"
-        self.registry.note_reports([PolicyReport("watch", version, outcome, reason, 1)])  # type: ignore[arg-type]
+        self.registry.note_reports([PolicyReport("watch", version, outcome, reason, 1)])
 
     def refuse(self, version: int) -> None:
         """The device judges a document to be too loud."""

@@ -101,7 +101,7 @@ def _die_at(statement: int) -> None:
         db.set_trace_callback(counted)
         return db
 
-    sqlite3.connect = traced  # type: ignore[assignment]
+    sqlite3.connect = traced
 
 
 @pytest.mark.long

@@ -90,7 +90,7 @@ def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosqu
         device.send_again()
         arrived = len(public.payloads) + generator.randrange(0, 8)
         device.send(sequence[10 * part : 10 * part + 10])
-        wait_until(lambda arrived=arrived: len(public.payloads) >= arrived)  # type: ignore[misc]
+        wait_until(lambda arrived=arrived: len(public.payloads) >= arrived)
         gateway.kill()
     seen = device.watermarks
     gateway = start_gateway(broker, tmp_path)

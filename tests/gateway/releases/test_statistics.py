@@ -60,7 +60,7 @@ def test_one_symbol_changes_the_counts_by_no_more_than_the_sensitivity(symbols: 
     other = [*symbols]
     other[position] = data.draw(st.integers(0, 2)) if symbols[position] >= 0 else symbols[position]
     for kind, states in (("count", (1,)), ("frequency", (0, 1)), ("histogram", (0, 1, 2)), ("dwell", (2,))):
-        query = Query(kind, states)  # type: ignore[arg-type]
+        query = Query(kind, states)
         tally, other_tally = (count_symbols(query, np.array(sequence), TERNARY) for sequence in (symbols, other))
         assert np.abs(tally.counts - other_tally.counts).sum() <= sensitivity([tally])
         assert sensitivity([tally]) == {"count": 1, "frequency": 1, "histogram": 2, "dwell": 4}[kind]

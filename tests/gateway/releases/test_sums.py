@@ -401,10 +401,10 @@ def test_a_sum_without_a_home_that_was_forgotten_opens_nothing(site: Site, helpe
 
 def test_killed_between_ledger_and_store_it_is_released_once(site: Site, helper: Helper) -> None:
     good = take(helper, settled(site, helper))
-    remove, site.sums._remove = site.sums._remove, lambda _asked: (_ for _ in ()).throw(LedgerError("killed"))  # type: ignore[method-assign]
+    remove, site.sums._remove = site.sums._remove, lambda _asked: (_ for _ in ()).throw(LedgerError("killed"))
     with pytest.raises(LedgerError):
         site.answer(good)
-    site.sums._remove = remove  # type: ignore[method-assign]
+    site.sums._remove = remove
     site.sums._answers.clear()
     site.answer(good)
     assert site.lost == []
@@ -424,7 +424,7 @@ def test_reports_that_no_policy_has_are_refused(site: Site, helper: Helper) -> N
     ):
         fields = {"policy_version": 1, "window": DOCUMENT.name, "previous": -1, "number": NUMBER}
         fields |= {"document": DOCUMENT.digest, "observed": (10,), "parts": bytes(8), "sealed": sealed, **changes}
-        report = Report(**fields)  # type: ignore[arg-type]
+        report = Report(**fields)
         site.reports.heard(Message(topic_of("report", "home", HOMES[0].name, "power"), report.encode()))
     site.reports.pump()
     assert site.owed == []

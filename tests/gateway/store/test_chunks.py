@@ -278,7 +278,7 @@ def steps() -> list[Step]:
     """Batches and seals in turn."""
     steps: list[Step] = []
     for batch in some_batches():
-        steps.append(("record", lambda scene, batch=batch: scene.receive(batch)))  # type: ignore[misc]
+        steps.append(("record", lambda scene, batch=batch: scene.receive(batch)))
         steps.append(("seal", lambda scene: scene.recorder.seal(now=True)))
     return steps
 
@@ -357,7 +357,7 @@ def while_sealed(begun: Scene) -> Iterator[tuple[Store, Asking]]:
     for statement in range(40):
         scene = Scene(shutil.copy(begun.path, begun.path.with_name(f"{statement}.sqlite")))
         reader = Store(scene.path)
-        asking = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))  # type: ignore[misc]
+        asking = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))
         put(reader, asking)
         yield reader, asking
         reader.close()

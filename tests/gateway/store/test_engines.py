@@ -331,7 +331,7 @@ def test_both_engines_come_to_the_same_state(tmp_path: Path, server: Server) -> 
     drawn = random.Random(18)
     sent = [received for device in ("watch", "ring") for received in frames_of(device)]
     places: tuple[Location, ...] = (tmp_path / "s.sqlite", server)
-    scenes = [Scene(place, policies=POLICIES) for place in places]  # type: ignore[arg-type]
+    scenes = [Scene(place, policies=POLICIES) for place in places]
     for _ in range(STEPS):
         batch = drawn.sample(sent, drawn.randint(1, MOST))
         sealed, again = drawn.random() < 0.2, drawn.random() < 0.1

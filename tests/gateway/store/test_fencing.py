@@ -111,7 +111,7 @@ def test_of_many_that_take_it_at_once_one_has_it(server: Server) -> None:
     at_once(6, take)
     with closing(Store(server, lease=TAKE)) as last:
         for store in opened:
-            refused(lambda store=store: store.add_policy(1, 2, "of the dead"))  # type: ignore[misc]
+            refused(lambda store=store: store.add_policy(1, 2, "of the dead"))
             store.close()
         last.add_policy(1, 1, "of the last")
         assert last.policy_documents() == ["of the last"]
@@ -159,11 +159,11 @@ def test_a_new_generation_keeps_all_of_before_out_also_one_that_is_frozen(server
         with pytest.raises(AwayError):
             frozen()
         for store in old:
-            refused_anew(lambda store=store: store.add_policy(1, 3, "of the dead"))  # type: ignore[misc]
+            refused_anew(lambda store=store: store.add_policy(1, 3, "of the dead"))
             refused_anew(store.check)
         fleet.arrange(2, lambda: None)  # again as many as they were
         for fenced in old:
-            refused_anew(lambda store=fenced: store.add_policy(1, 3, "of the dead"))  # type: ignore[misc]
+            refused_anew(lambda store=fenced: store.add_policy(1, 3, "of the dead"))
             fenced.close()
         fleet.reserve_counter(7)
         assert (fleet.shards, fleet.policy_documents()) == (2, [])

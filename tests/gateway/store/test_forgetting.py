@@ -39,7 +39,7 @@ def lived_in(
 ) -> tuple[Scene, list[SymbolFrame], list[MeasureFrame], list[WindowFrame]]:
     """A store with many frames of two devices, that came in no order, so that its pages were split often."""
     generator = random.Random(5)
-    scene = Scene(folder / "s.sqlite", lag=4, policies=POLICIES)  # type: ignore[arg-type]
+    scene = Scene(folder / "s.sqlite", lag=4, policies=POLICIES)
     sequence = frames([64] * MANY, seed=7)
     measured = [
         MeasureFrame(

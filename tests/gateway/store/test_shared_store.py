@@ -127,7 +127,7 @@ def test_the_fleet_sees_what_shards_have_stored_whatever_they_seal(scenes: list[
         for device in DEVICES:  # what it has read of the journal is stored once, sealed or not
             number = store.numbers("hr", [device])[device]
             symbols = b"".join(frame.symbols for frame in store.symbols.following(number, 0))
-            assert symbols == b"".join(received.frame.symbols for received in made_of(device)[:4])  # type: ignore[union-attr]
+            assert symbols == b"".join(received.frame.symbols for received in made_of(device)[:4])
         look()
         assert not progress.refresh(), "not all the time"
         missing.append(1)

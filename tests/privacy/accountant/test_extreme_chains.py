@@ -105,7 +105,7 @@ def test_products_too_small_for_a_float_are_possible(start: list[float] | None, 
 @pytest.mark.parametrize("start", [None, [0.3, 0.7], "stationary"])
 def test_huge_rates_lose_all_that_they_can(rate: float, rows: list[list[float]], start: object) -> None:
     """e^800 is infinite in a float, and inf / inf was passed over: nothing was claimed for what the past adds."""
-    chain = MarkovChain.stationary(rows) if start == "stationary" else MarkovChain(np.array(rows), start)  # type: ignore[arg-type]
+    chain = MarkovChain.stationary(rows) if start == "stationary" else MarkovChain(np.array(rows), start)
     claim = ChainAccountant((chain,)).schedule_loss(np.full(3, rate))
     certain = rate if start != "stationary" or rows[1][0] else 0.0
     assert certain <= claim.epsilon <= 3.0 * rate * (1.0 + 1e-9)
@@ -116,7 +116,7 @@ def test_huge_rates_lose_all_that_they_can(rate: float, rows: list[list[float]],
 @pytest.mark.parametrize("adversary", ["ignorant", "universal"])
 def test_huge_rates_of_an_interval_of_chains_are_a_number(adversary: str) -> None:
     """Infinity over infinity is no number, and no number is above a promise."""
-    claim = ChainAccountant(BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4))).schedule_loss(np.full(3, 800.0), adversary)  # type: ignore[arg-type]
+    claim = ChainAccountant(BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4))).schedule_loss(np.full(3, 800.0), adversary)
     assert 800.0 < claim.epsilon <= 2400.0 * (1.0 + 1e-9)
     if adversary == "ignorant":  # what certainty about both neighbours adds
         assert abs(claim.epsilon - (800.0 + 2.0 * math.log(0.7 / 0.1))) < 1e-9

@@ -164,7 +164,6 @@ def test_a_side_of_many_states_is_above_the_exact_recursion_and_near(kind: str) 
 def test_local_steps_only_gain_on_the_accountant_and_stay_above_what_is_lost(rate: float) -> None:
     chain = chain_of("walk", 15)
     bound = endless_bound(chain, rate * (1.0 - np.eye(15)), "ignorant")
-    assert bound is not None
     assert real_loss(chain, rate) <= bound <= ChainAccountant((chain,)).loss(rate).epsilon * (1.0 + 1e-9)
 
 

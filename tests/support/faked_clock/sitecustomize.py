@@ -3,4 +3,4 @@
 import select
 import time
 
-time.sleep = lambda seconds: select.select([], [], [], max(0.0, seconds))  # type: ignore[assignment]
+time.sleep = lambda seconds: select.select([], [], [], max(0.0, seconds))

@@ -159,7 +159,7 @@ def test_mutated_documents_through_a_live_agent(broker: Mosquitto, tmp_path: Pat
         attacker.say(topic, payload)
         if number % BURST == 0:
             least = number - taken - BURST
-            wait_until(lambda least=least: _refused(tmp_path) >= least, "the agent to have seen them")  # type: ignore[misc]
+            wait_until(lambda least=least: _refused(tmp_path) >= least, "the agent to have seen them")
         _memory(agent.process.pid, WARM, number, before)
     attacker.stop()
     wait_until(lambda: _refused(tmp_path) >= MANY - taken, "each to be counted")
