@@ -75,7 +75,7 @@ def test_a_rate_holds_while_the_monitor_is_connected_and_it_is_found_again(
     monitor.say(b"\x04\x48")
     wait_until(lambda: value(sensor.read(1000)) == 72.0)
     monitor.say(b"\x00")
-    wait_until(lambda: math.isnan(value(sensor.read(1001)) or 0.0))  # type: ignore[arg-type]
+    wait_until(lambda: math.isnan(value(sensor.read(1001)) or 0.0))
     monitor.leave()
     wait_until(lambda: sensor.read(1002) is None and "cannot be connected to" in source.trouble)
     monitor.reachable = True
@@ -99,7 +99,7 @@ def test_of_samples_a_tick_has_what_came_since_the_one_before(monitor: Monitor) 
     wait_until(lambda: value(sensor.read(0)) == 71.0)
     assert sensor.read(1) is None
     monitor.say(b"\x04\x48")
-    wait_until(lambda: math.isnan(value(sensor.read(2)) or 0.0))  # type: ignore[arg-type]
+    wait_until(lambda: math.isnan(value(sensor.read(2)) or 0.0))
     sensor.close()
 
 

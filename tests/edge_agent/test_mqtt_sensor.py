@@ -91,7 +91,7 @@ def test_of_samples_each_message_is_one_and_a_retained_one_is_none(broker: Mosqu
     wait_until(lambda: subscribed(broker))
     for written, expected in (("false", "false"), ('"ON"', "ON"), ("21.50", "21.50")):
         device.say(f'{{"battery": 90, "occupancy": {written}}}', retain=True)
-        wait_until(lambda expected=expected: read() == expected)  # type: ignore[misc]
+        wait_until(lambda expected=expected: read() == expected)
         assert read() is None, "it was read once"
     read.sensor.close()
     sensor = open_sensor(config(broker.port, availability=AVAILABILITY))
@@ -238,7 +238,7 @@ def test_a_unix_socket_and_a_name_of_this_machine(broker: Mosquitto, device: Dev
     device.say('{"occupancy": true}', retain=True)
     for host in (f"{broker.folder}/socket", "localhost"):
         read = Ticks(open_sensor(config(broker.port, host=host, silence="changes")))
-        wait_until(lambda read=read: read() == "true")  # type: ignore[misc]
+        wait_until(lambda read=read: read() == "true")
         read.sensor.close()
 
 

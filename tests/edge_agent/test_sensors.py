@@ -103,10 +103,10 @@ def test_no_line_ends_the_sensor_whatever_its_bytes_and_its_length() -> None:
         with os.fdopen(write_end, "wb") as lines:
             lines.write(line + b"\n")
             lines.flush()
-            wait_until(lambda sensor=sensor: sensor.read(0) is not None)  # type: ignore[misc]
+            wait_until(lambda sensor=sensor: sensor.read(0) is not None)
             lines.write(b"71\n")
             lines.flush()
-            wait_until(lambda sensor=sensor: value(sensor.read(1)) == "71")  # type: ignore[misc]
+            wait_until(lambda sensor=sensor: value(sensor.read(1)) == "71")
             assert sensor.trouble == ""
 
 

@@ -108,7 +108,7 @@ class Site:
         self.shards = [taking(*store) for store in others or [(self.store, self.recorder)]]
         self.reports = self.shards[0]
         self.releasing = Releasing(maker, releases or ReleaseConfig())
-        self.sums = Sums(loop, self.releasing)  # type: ignore[arg-type]
+        self.sums = Sums(loop, self.releasing)
         self.sums.pump()  # what was due before the group came is nobody's
 
     def report(

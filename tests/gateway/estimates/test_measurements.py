@@ -57,13 +57,13 @@ class Scene(AnyScene):
     """A recorder of measured streams on a store file."""
 
     def __init__(self, path: Path, *policies: MeasurePolicy, lag: int = 8) -> None:
-        super().__init__(path, lag, policies or (POLICY, SECOND_VERSION))  # type: ignore[arg-type]
+        super().__init__(path, lag, policies or (POLICY, SECOND_VERSION))
 
     @property
     def place(self) -> Place:
         return Place(self.store.number_of("watch", "place"), "watch", "place")
 
-    def record(self, *some: MeasureFrame) -> None:  # type: ignore[override]
+    def record(self, *some: MeasureFrame) -> None:
         super().record(*some, stream="place")
 
     def commit(self) -> StreamCommit:
@@ -115,9 +115,9 @@ def by_paths(
     @cache
     def likelihood(tick: int, state: int) -> float:
         point = released.get(tick)
-        if point is None or point.table not in tables or point.point not in (noise := tables[point.table].noise).points:  # type: ignore[union-attr]
+        if point is None or point.table not in tables or point.point not in (noise := tables[point.table].noise).points:
             return 1.0
-        return noise.row_weights(shows[state])[noise.points.index(point.point)] / 2**32  # type: ignore[union-attr]
+        return noise.row_weights(shows[state])[noise.points.index(point.point)] / 2**32
 
     sums = np.zeros((last + 1, count))
 
@@ -262,7 +262,7 @@ def test_protection_counts_the_states_that_each_is_hidden_among(tmp_path: Path) 
         table = policy.table(point.table)
         assert table is not None
         states = members(reach.at(tick))
-        rows = {x: np.array(table.noise.row_weights(x)) for x in states}  # type: ignore[union-attr]
+        rows = {x: np.array(table.noise.row_weights(x)) for x in states}
         hidden = [
             sum(max((rows[i] / rows[j]).max(), (rows[j] / rows[i]).max()) <= bound for j in states) for i in states
         ]
@@ -370,7 +370,7 @@ def test_what_contradicts_a_stored_frame_is_counted_and_left_out(tmp_path: Path)
     )
     assert scene.counters == Counter(stored=2, duplicate=1, conflict=4, **_of_points(scene.counters))
     assert scene.commit() == StreamCommit("place", 19, ())
-    assert scene.store.points.at(1, 0).frame == first  # type: ignore[union-attr]
+    assert scene.store.points.at(1, 0).frame == first
 
 
 def _of_points(counters: Counter[str]) -> dict[str, int]:
@@ -670,7 +670,7 @@ def cyclic(count: int) -> MeasurePolicy:
         "tables": (),
     }
     document = policy.model_dump() | changes
-    document["discretiser"] = changes["discretiser"].model_dump()  # type: ignore[attr-defined]
+    document["discretiser"] = changes["discretiser"].model_dump()
     return MeasurePolicy.model_validate(document)
 
 
@@ -710,7 +710,7 @@ def test_a_table_for_likely_states_keeps_the_promise_and_follows_the_belief(tmp_
             row[0]: TimedTable.decode(row[1]) for row in database.execute("SELECT number, message FROM sent_tables")
         }
     assert {table.number for table in tables} <= set(likely)
-    assert all(table.noise.likely.bit_count() < 64 for table in tables), "unlikely states have surrogates"  # type: ignore[union-attr]
+    assert all(table.noise.likely.bit_count() < 64 for table in tables), "unlikely states have surrogates"
     assert sum(len(table.encode()) for table in tables) < 200 * 48, "bytes a tick"
 
 

@@ -342,7 +342,7 @@ def test_a_store_that_is_away_after_a_restart_lets_no_older_window_out(
 
 @pytest.mark.long
 def test_points_are_told_once_for_each_frame_also_where_the_connection_breaks(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "p.sqlite", lag=2, policies=(measure_policy(device="d000"),))  # type: ignore[arg-type]
+    scene = Scene(tmp_path / "p.sqlite", lag=2, policies=(measure_policy(device="d000"),))
     service = Service(tmp_path, scene)
     for begin in range(0, 500, 100):
         some = [MeasureFrame(1, t - 1, t, 2, (Released(0, (t % 3, 1)),)) for t in range(begin, begin + 100)]
