@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from fugu.attackers.learning import Attacker, cross_validated
+from fugu.attackers.learning import Attacker, training_ticks
 from fugu.attackers.outputs import Knowledge, Outputs, SymbolOutputs
 from fugu.chains.arrays import Floats, Ints
 
@@ -28,13 +28,24 @@ def lstm_attacker(folds: int) -> Attacker:
     Args:
         folds: each is attacked by a network that has not seen its truth.
     """
-    return cross_validated(_trained, folds)
+
+    def attack(outputs: Outputs, knowledge: Knowledge) -> Floats:
+        assert isinstance(outputs, SymbolOutputs)
+        if knowledge.truth is None or not (outputs.symbols >= 0).any():
+            return knowledge.prior
+        posteriors = np.empty((outputs.ticks, outputs.states))
+        for fold, ticks in training_ticks(knowledge.truth, folds):
+            truth = np.full(outputs.ticks, -1)
+            truth[ticks] = knowledge.truth[ticks]
+            posteriors[fold] = _trained(outputs, truth)[fold]
+        return posteriors
+
+    return attack
 
 
-def _trained(outputs: Outputs, _knowledge: Knowledge, truth: Ints) -> Floats:
+def _trained(outputs: SymbolOutputs, truth: Ints) -> Floats:
     import torch
 
-    assert isinstance(outputs, SymbolOutputs)
     torch.manual_seed(1)
     torch.set_num_threads(1)
     n = outputs.ticks

@@ -16,7 +16,16 @@ from fugu.chains.counting import count_marginals
 from fugu.chains.inference import filter_beliefs, posterior_marginals, viterbi
 from fugu.chains.learning import LearnedChain, baum_welch
 
-__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "COUNT_LEARNERS", "EXACT_TICKS", "Attacker", "separate_ticks", "smoothing"]
+__all__ = [
+    "ATTACKERS",
+    "COUNT_ATTACKERS",
+    "COUNT_LEARNERS",
+    "EXACT_TICKS",
+    "Attacker",
+    "separate_ticks",
+    "smoothing",
+    "training_ticks",
+]
 
 Attacker: TypeAlias = Callable[[Outputs, Knowledge], Floats]
 """A function from n ticks of outputs and other knowledge to probabilities (n, k) of states; it is deterministic."""
@@ -299,19 +308,24 @@ def truth_learner(outputs: Outputs, knowledge: Knowledge) -> Floats:
     is_silent = not outputs.counts.size if isinstance(outputs, CountOutputs) else not (outputs.symbols >= 0).any()
     if truth is None or is_silent:
         return posteriors
-    true_ticks = np.flatnonzero(truth >= 0)
     for x in range(outputs.states):
         prior = knowledge.prior[:, x]
         odds = np.log(np.clip(prior, 1e-9, 1.0)) - np.log(np.clip(1 - prior, 1e-9, 1.0))
         features = np.column_stack([np.ones(outputs.ticks), odds - odds.mean(), *_features(outputs, knowledge, x)])
-        for begin, end in pairwise(np.linspace(0, outputs.ticks, _FOLDS + 1).astype(int)):
-            margin = (end - begin) // 10
-            ticks = true_ticks[(true_ticks < begin - margin) | (true_ticks >= end + margin)]
+        for fold, ticks in training_ticks(truth, _FOLDS):
             if ticks.size:
                 ticks = ticks[:: -(-ticks.size // _MOST_TICKS)]
                 weights = _regression(features[ticks], truth[ticks] == x)
-                posteriors[begin:end, x] = np.clip(expit(features[begin:end] @ weights), 1e-12, 1.0)
+                posteriors[fold, x] = np.clip(expit(features[fold] @ weights), 1e-12, 1.0)
     return np.asarray(posteriors / posteriors.sum(axis=1, keepdims=True))
+
+
+def training_ticks(truth: Ints, folds: int) -> Iterator[tuple[slice, Ints]]:
+    """Yield contiguous folds, and for each the ticks with a truth that lie a tenth of its length away, or further."""
+    true_ticks = np.flatnonzero(truth >= 0)
+    for begin, end in pairwise(np.linspace(0, truth.size, folds + 1).astype(int)):
+        margin = (end - begin) // 10
+        yield slice(begin, end), true_ticks[(true_ticks < begin - margin) | (true_ticks >= end + margin)]
 
 
 def _features(outputs: Outputs, knowledge: Knowledge, x: int) -> Iterator[Floats]:
