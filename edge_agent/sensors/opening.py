@@ -21,12 +21,25 @@ __all__ = ["KINDS", "exclusive", "open_sensor", "silence_warning"]
 _Config = dict[str, Any]
 
 
-class _SensorAround(Sensor):
-    """Base of sensors that get their readings, troubles and end from another sensor."""
+class InterpretedSensor(Sensor):
+    """A sensor whose codes and silence mean what its configuration says.
 
-    def __init__(self, source: Sensor) -> None:
+    A reading that is one of the `codes` becomes an empty reading. If readings hold, a reading is valid until the next,
+    or until its source fails. `keep_alive_ticks` is how many ticks a sign that the source works is good for, 0 if it
+    comes at every tick. Readings are no such signs: which ticks are missing must not depend on readings. With None,
+    readings hold until the source says that it does not work, or else for ever.
+    """
+
+    def __init__(
+        self, source: Sensor, keep_alive_ticks: int | None, *, holds: bool = True, codes: Codes | tuple[()] = ()
+    ) -> None:
         self._source = source
         self.recorded = source.recorded
+        self._keep_alive_ticks = keep_alive_ticks
+        self._holds = holds
+        self._codes = codes
+        self._held_reading: Reading | None = None
+        self._last_sign: int | None = None
 
     @property
     def trouble(self) -> str:
@@ -38,39 +51,13 @@ class _SensorAround(Sensor):
     def close(self) -> None:
         self._source.close()
 
-
-class _CodedSensor(_SensorAround):
-    """A sensor some of whose readings are codes for a missing reading, which holds until the next reading."""
-
-    def __init__(self, source: Sensor, codes: Codes) -> None:
-        super().__init__(source)
-        self._codes = codes
-
     def poll(self, tick: int) -> SensorUpdate:
-        """Return the update of the source, with an empty reading in the place of a code."""
+        """Return the update of the source, with the reading that is valid at a tick; None if there is none."""
         update = self._source.poll(tick)
         if update.reading is not None and update.reading.reveal() in self._codes:
-            return update._replace(reading=Reading(None))
-        return update
-
-
-class ChangeSensor(_SensorAround):
-    """A sensor that only tells changes: its reading holds until the next, or until its source fails.
-
-    `keep_alive_ticks` is how many ticks a sign that the source works is good for, 0 if it comes at every tick. Readings
-    are no such signs: which ticks are missing must not depend on readings. With None, readings hold until the source
-    says that it does not work, or else for ever.
-    """
-
-    def __init__(self, source: Sensor, keep_alive_ticks: int | None) -> None:
-        super().__init__(source)
-        self._keep_alive_ticks = keep_alive_ticks
-        self._held_reading: Reading | None = None
-        self._last_sign: int | None = None
-
-    def poll(self, tick: int) -> SensorUpdate:
-        """Return an update with the reading that holds at a tick; its reading is None if none holds."""
-        update = self._source.poll(tick)
+            update = update._replace(reading=Reading(None))
+        if not self._holds:
+            return update
         if update.works is False:
             self._held_reading, self._last_sign = None, None
         elif update.works:
@@ -158,12 +145,10 @@ def open_sensor(config: _Config) -> Sensor:
         source = KINDS[config["kind"]].open(config)
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"cannot open a sensor of kind {config['kind']}: {cause(error)}") from None
-    if codes := Codes(config.get("missing_values", ())):
-        source = _CodedSensor(source, codes)
-    if config["silence"] == "samples":
-        return source
+    codes, holds = Codes(config.get("missing_values", ())), config["silence"] == "changes"
     has_availability = config.get("availability") is not None  # such a source says at every tick that it works
-    return ChangeSensor(source, 0 if has_availability else config.get("keep_alive_ticks"))
+    keep_alive_ticks = 0 if has_availability else config.get("keep_alive_ticks")
+    return InterpretedSensor(source, keep_alive_ticks, holds=holds, codes=codes) if codes or holds else source
 
 
 def exclusive(config: _Config) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import pytest
 
 from edge_agent.sensors import command
 from edge_agent.sensors.command import CommandLineSensor, CommandSensor, output_of
-from edge_agent.sensors.opening import ChangeSensor, open_sensor
+from edge_agent.sensors.opening import InterpretedSensor, open_sensor
 from edge_agent.sensors.sharing import Sensors, check_shared
 from edge_agent.sensors.source import ConfigError, FailedError, LiveSensor, Reading, SensorUpdate
 from tests.support.agents import SECOND, stream_plan
@@ -83,7 +83,7 @@ def test_a_tick_has_what_the_run_before_it_gave_and_an_error_ends_what_holds(tmp
     value_file = tmp_path / "said"
     value_file.write_text("71")
     source = CommandSensor(shell(f"test -e {value_file} && cat {value_file}"), PATIENCE)
-    sensor = ChangeSensor(source, None)
+    sensor = InterpretedSensor(source, None)
     tick = iter(range(10**6))
     wait_until(lambda: value(sensor.read(next(tick))) == "71")
     value_file.write_text("")
@@ -98,7 +98,7 @@ def test_lines_of_a_command_that_goes_on_and_its_end(monkeypatch: pytest.MonkeyP
     pipe, pid = tmp_path / "pipe", tmp_path / "pid"
     os.mkfifo(pipe)
     sensor = CommandLineSensor(shell(f"echo $$ > {pid}; echo {SECRET} >&2; exec cat {pipe}"), "alive")
-    holds = ChangeSensor(sensor, 2)
+    holds = InterpretedSensor(sensor, 2)
     with pipe.open("w") as lines:
         print("71\nalive", file=lines, flush=True)
         wait_until(lambda: value(holds.read(0)) == "71")
@@ -128,7 +128,7 @@ def test_a_line_that_comes_while_the_command_is_found_to_begin_is_not_lost(monke
         return SensorUpdate(Reading("71"), True)
 
     monkeypatch.setattr(LiveSensor, "poll", begun)
-    assert value(ChangeSensor(sensor, 2).read(0)) == "71"
+    assert value(InterpretedSensor(sensor, 2).read(0)) == "71"
     sensor.close()
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edge_agent.sensors import heart_rate
 from edge_agent.sensors.heart_rate import MEASUREMENT, HeartRateSensor
-from edge_agent.sensors.opening import ChangeSensor, open_sensor
+from edge_agent.sensors.opening import InterpretedSensor, open_sensor
 from edge_agent.sensors.source import Reading
 from tests.support.brokers import wait_until
 from tests.support.heart_monitor import ADDRESS, Monitor, client_of
@@ -66,7 +66,7 @@ def test_a_rate_holds_while_the_monitor_is_connected_and_it_is_found_again(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     source = HeartRateSensor(ADDRESS, needs_contact=False, make_client=client_of(monitor))
-    sensor = ChangeSensor(source, None)
+    sensor = InterpretedSensor(source, None)
     assert sensor.read(0) is None
     wait_until(lambda: monitor.notifies)
     monitor.say(b"\x06\x47")

@@ -13,7 +13,7 @@ import pytest
 
 from edge_agent import local_broker
 from edge_agent.local_broker import LocalBrokerError, dial
-from edge_agent.sensors.opening import ChangeSensor, open_sensor
+from edge_agent.sensors.opening import InterpretedSensor, open_sensor
 from edge_agent.sensors.source import ConfigError, Sensor, SensorUpdate
 from fugu.host.addresses import is_local
 from fugu.mqtt import Link
@@ -111,7 +111,7 @@ def test_of_samples_each_message_is_one_and_a_retained_one_is_none(broker: Mosqu
 @pytest.mark.parametrize("silence", ["samples", "changes"])
 def test_what_a_bridge_sends_again_is_no_sample_but_the_state(broker: Mosquitto, device: Device, silence: str) -> None:
     sensor = open_sensor(config(broker.port, silence=silence, availability=AVAILABILITY))
-    sensor = sensor._source if isinstance(sensor, ChangeSensor) else sensor
+    sensor = sensor._source if isinstance(sensor, InterpretedSensor) else sensor
     updates: list[SensorUpdate] = []
 
     def is_online() -> bool:

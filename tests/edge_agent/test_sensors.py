@@ -20,7 +20,7 @@ import pytest
 
 from edge_agent.sensors import UnavailableError
 from edge_agent.sensors.call import CallSensor
-from edge_agent.sensors.opening import ChangeSensor, open_sensor
+from edge_agent.sensors.opening import InterpretedSensor, open_sensor
 from edge_agent.sensors.replay import ReplaySensor, read_changes, read_recording
 from edge_agent.sensors.source import ConfigError, LineSensor, Reading, SensorUpdate
 from tests.support.brokers import PATIENCE, wait_until
@@ -146,7 +146,7 @@ class Asked:
     def __init__(self) -> None:
         self._orders: queue.Queue[object] = queue.Queue()
         self.source = CallSensor(self._call)
-        self.sensor = ChangeSensor(self.source, None)
+        self.sensor = InterpretedSensor(self.source, None)
 
     def _call(self) -> object:
         order = self._orders.get()
@@ -236,7 +236,7 @@ def test_only_signs_of_life_keep_a_reading_alive_and_readings_are_none() -> None
             SensorUpdate(reading, True),
             SensorUpdate(None, None),
         )
-        sensor = ChangeSensor(source, 3)
+        sensor = InterpretedSensor(source, 3)
         usable = [sensor.read(tick) is not None for tick in range(14)]
         assert usable == [True] * 4 + [False] * 5 + [True] * 4 + [False]
 
@@ -244,7 +244,7 @@ def test_only_signs_of_life_keep_a_reading_alive_and_readings_are_none() -> None
 def test_a_keep_alive_line_is_no_reading_and_the_end_of_the_input_ends_what_holds() -> None:
     read_end, write_end = os.pipe()
     source = LineSensor(os.fdopen(read_end, "rb"), "alive")
-    sensor = ChangeSensor(source, 2)
+    sensor = InterpretedSensor(source, 2)
     with os.fdopen(write_end, "w") as lines:
         lines.write("70\nalive\n")
         lines.flush()
@@ -258,7 +258,7 @@ def test_a_keep_alive_line_is_no_reading_and_the_end_of_the_input_ends_what_hold
 
 
 def test_of_a_recording_of_changes_an_empty_cell_holds_and_a_word_ends_it() -> None:
-    sensor = ChangeSensor(ReplaySensor(["70", "", " ", "unavailable", "", "71"], loop=False), None)
+    sensor = InterpretedSensor(ReplaySensor(["70", "", " ", "unavailable", "", "71"], loop=False), None)
     assert [value(sensor.read(tick)) for tick in range(6)] == ["70", "70", "70", "unavailable", "unavailable", "71"]
     assert sensor.finished(6)
 
