@@ -113,6 +113,9 @@ _ALARM_SECONDS = 10.0
 """Time that a shard is missing before there is an alarm."""
 
 
+_NO_REPORT: dict[str, Any] = {"since": 0.0, "connected": False, "heard": 0, "inbox": 0, "alarms": ()}
+
+
 @dataclass
 class _ShardState:
     """The last beat of a shard.
@@ -120,14 +123,14 @@ class _ShardState:
     Attributes:
         heard_at: when it was read, in seconds of a steady clock; at first, when the watch was made.
         beat_number: its number, 0 before the first.
-        began_at: when the shard was started, in Unix seconds of its own clock.
+        report: its document; `since` is when the shard was started, in Unix seconds of its own clock.
         counters_before: the sums of the counters of earlier starts.
         counters_now: the counters since the last start.
     """
 
     heard_at: float
     beat_number: int = 0
-    began_at: float = 0.0
+    report: Mapping[str, Any] = field(default_factory=lambda: _NO_REPORT)
     counters_before: Counter[str] = field(default_factory=Counter)
     counters_now: Counter[str] = field(default_factory=Counter)
 
@@ -138,9 +141,6 @@ class ShardWatch(Elsewhere):
     Args:
         channel: used only here, and closed by `stop`.
         counters: counts `shards_restarted`.
-
-    Attributes:
-        reports: the newest document of each shard, by index.
     """
 
     def __init__(
@@ -154,7 +154,6 @@ class ShardWatch(Elsewhere):
         self._thread = threading.Thread(target=self._read_rounds, name="gateway-shard-watch", daemon=True)
         self._missing_since: dict[int, float] = {}
         self._alarm_counts: dict[tuple[int, str, str], int] = {}
-        self.reports: dict[int, dict[str, Any]] = {}
 
     def start(self) -> None:
         """Start the thread."""
@@ -170,15 +169,12 @@ class ShardWatch(Elsewhere):
     @property
     def heard(self) -> int:
         """The number of devices that have sent shards a frame."""
-        return self._sum("heard")
+        return sum(shard.report["heard"] for shard in self._shards)
 
     @property
     def inbox(self) -> int:
         """The number of messages that wait in the inboxes of shards."""
-        return self._sum("inbox")
-
-    def _sum(self, field_name: str) -> int:
-        return sum(report[field_name] for report in dict(self.reports).values())
+        return sum(shard.report["inbox"] for shard in self._shards)
 
     def look(self, alarms: Alarms, now: float) -> None:
         """Note shards that have been missing for more than ten seconds, and the new alarms of the other shards."""
@@ -188,8 +184,8 @@ class ShardWatch(Elsewhere):
             if now - missing_since > _ALARM_SECONDS:
                 alarms.note(AlarmCode.SHARD, str(index), times=0)
         counts_before, self._alarm_counts = self._alarm_counts, {}
-        for index, report in dict(self.reports).items():
-            for code, name, detail, count in report["alarms"]:
+        for index, shard in enumerate(self._shards):
+            for code, name, detail, count in shard.report["alarms"]:
                 count_before = counts_before.get((index, code, name), 0)
                 self._alarm_counts[index, code, name] = count_before if index in missing_indices else count
                 if index not in missing_indices:
@@ -198,11 +194,11 @@ class ShardWatch(Elsewhere):
     @property
     def missing(self) -> tuple[int, ...]:
         """The indices of shards without a recent beat, or without a connection to the broker."""
-        now, reports = self._seconds(), dict(self.reports)
+        now = self._seconds()
         return tuple(
             index
             for index, shard in enumerate(self._shards)
-            if now - shard.heard_at > _MISSING_SECONDS or not reports.get(index, {"connected": False})["connected"]
+            if now - shard.heard_at > _MISSING_SECONDS or not shard.report["connected"]
         )
 
     def counters(self) -> Counter[str]:
@@ -217,11 +213,10 @@ class ShardWatch(Elsewhere):
             if beat_number == shard.beat_number:
                 continue
             shard.beat_number, shard.heard_at = beat_number, now
-            if document["since"] != shard.began_at:
-                self._counters["shards_restarted"] += shard.began_at > 0.0
-                shard.began_at, shard.counters_before = document["since"], shard.counters_before + shard.counters_now
-            shard.counters_now = Counter(document["counters"])
-            self.reports[index] = document
+            if document["since"] != shard.report["since"]:
+                self._counters["shards_restarted"] += shard.report["since"] > 0.0
+                shard.counters_before = shard.counters_before + shard.counters_now
+            shard.counters_now, shard.report = Counter(document["counters"]), document
 
     def _read_rounds(self) -> None:
         """Read the beats until `stop`. An unreadable channel is logged once."""

@@ -169,8 +169,7 @@ class StoredHistory:
 
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
         """Yield the symbols of a stream in a span of time, in tick order under each clock and shift."""
-        for place, clock, first, last in self._tick_ranges(stream, span):
-            wall_low, wall_high = span.wall_ticks(clock)
+        for place, clock, (first, last), (wall_low, wall_high) in self._tick_ranges(stream, span):
             for frame in self._store.symbols.following(place.number, first, last):
                 if stream.policy(frame.policy_version).clock == clock:
                     symbols = np.frombuffer(frame.symbols, dtype=np.uint8)
@@ -182,8 +181,7 @@ class StoredHistory:
     def estimates(self, stream: SymbolStream, span: Span, lag: int) -> Iterator[TickProbabilities]:
         """Yield estimates of a stream's ticks in a span of time, given all symbols before and `lag` later ones."""
         past = self._past(lag)
-        for place, clock, first, last in self._tick_ranges(stream, span):
-            wall_low, wall_high = span.wall_ticks(clock)
+        for place, clock, (first, last), (wall_low, wall_high) in self._tick_ranges(stream, span):
             for run in past.estimates(place, first, last, with_newest=True):
                 run_in_span = run.cut(wall_low + run.shift, wall_high + run.shift)
                 if stream.policy(run.version).clock == clock and len(run_in_span.probabilities):
@@ -201,8 +199,7 @@ class StoredHistory:
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
         """Yield the frames of points that begin in a span of time, in tick order under each clock and shift."""
-        for place, clock, first, last in self._tick_ranges(stream, span):
-            wall_low, wall_high = span.wall_ticks(clock)
+        for place, clock, (first, last), (wall_low, wall_high) in self._tick_ranges(stream, span):
             for frame, _ in self._store.points.following(place.number, first, last):
                 policy = stream.policies.get(frame.policy_version)
                 if policy is not None and policy.clock == clock and wall_low <= frame.first - frame.shift <= wall_high:
@@ -251,14 +248,17 @@ class StoredHistory:
     def _first_times(
         self, stream: SymbolStream | MeasuredStream, frames_from: Callable[[int, int], Iterator[Any]], span: Span
     ) -> Iterator[int]:
-        for place, clock, first, _ in self._tick_ranges(stream, span):
+        for place, clock, (first, _), _ in self._tick_ranges(stream, span):
             for frame in islice(frames_from(place.number, first), 1):
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
     def _tick_ranges(
         self, stream: SymbolStream | MeasuredStream, span: Span
-    ) -> Iterator[tuple[Place, Clock, int, int]]:
-        """Yield a stream's place, a clock, and the first and last tick of a span by this clock, for each shift."""
+    ) -> Iterator[tuple[Place, Clock, tuple[int, int], tuple[int, int]]]:
+        """Yield for each clock and shift of a stream its place, the clock, and the first and last tick of a span.
+
+        These two ticks are given as the device's own and as wall ticks.
+        """
         place = self._places[stream.device, stream.stream, ""]
         spans = self._store.shifts(place.number).spans or (ShiftSpan(0, 0, MAX_TICK),)
         for clock in _clocks(stream.policies):
@@ -267,7 +267,7 @@ class StoredHistory:
                 first = max(wall_low + shift, first_tick) if i else wall_low  # earlier, forgotten shifts were smaller
                 last = min(wall_high + shift, spans[i + 1].first - 1 if i + 1 < len(spans) else MAX_TICK)
                 if first <= last:
-                    yield place, clock, first, last
+                    yield place, clock, (first, last), (wall_low, wall_high)
 
 
 def _policies_of(policies: Mapping[int, AnyPolicy], policy_class: type[_AnyKind]) -> dict[int, _AnyKind]:

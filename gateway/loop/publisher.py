@@ -125,7 +125,6 @@ class Publisher(Part):
         self._report_messages: dict[int, int | tuple[int, int]] = {}
         """By message the serial of a report of the outbox, or the number and tick of a stream of symbols."""
         self._symbols: Reports = recorder.symbols.reports
-        self._symbol_times: dict[int, datetime] = {}
         self._waiting = Waiting()
         self._start_frames = loop.store.newest_frames()
         self._report_times: dict[int, datetime | None] = {}
@@ -205,7 +204,7 @@ class Publisher(Part):
             if isinstance(estimate, FuguError):
                 self._counters[estimate.reason] += 1
                 continue
-            if (newest := self._symbol_times.get(place.number)) is not None and estimate.time < newest:
+            if (newest := self._report_times.get(place.number)) is not None and estimate.time < newest:
                 self._counters["coalesced"] += 1
                 continue
             topic = topic_of("estimate", self._fleet, *place.device_and_stream)
@@ -213,7 +212,7 @@ class Publisher(Part):
                 for unsent in reports[sent_count:]:
                     self._symbols.put_again(unsent.place.number)
                 return
-            self._symbol_times[place.number] = estimate.time
+            self._report_times[place.number] = estimate.time
             self._report_messages[message_id] = place.number, tick
             self._counters["estimates"] += 1
 

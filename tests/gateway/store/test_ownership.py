@@ -69,7 +69,7 @@ def test_shards_are_known_by_what_they_say(tmp_path: Path) -> None:
 
     watch = ShardWatch(ShardChannel(tmp_path / "c.db"), 2, counters, lambda: now[0])
     watch.read()
-    assert (watch.missing, watch.reports) == ((0, 1), {})
+    assert (watch.missing, watch.counters(), watch.heard) == ((0, 1), Counter(), 0)
     say(0, 7.0, 10)
     say(1, 8.0, 1)
     assert watch.missing == ()
