@@ -68,15 +68,15 @@ class Past:
     """Reads a store; the models needed so far are in `bank`. Estimates see `lag` ticks of later symbols."""
 
     def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
-        self._store = store
+        self.store = store
         self._frames = store.symbols
-        self._catalogue = catalogue
-        self._lag = lag
+        self.catalogue = catalogue
+        self.lag = lag
         self.bank = Bank()
 
     def model(self, device: str, stream: str, version: int) -> int:
         """Return the index of the model of a policy version."""
-        return self.bank.index(self._catalogue.recall(device, stream, version, SymbolModel).numbers)
+        return self.bank.index(self.catalogue.recall(device, stream, version, SymbolModel).numbers)
 
     def models(self, sequences: Sequence[Place], columns: Columns, slots: Ints) -> Ints:
         """Return (n,) the index of each row's model; `slots` (n,) are the rows' places in `sequences`."""
@@ -89,9 +89,6 @@ class Past:
         """Return the belief before the rows of the ticks tick..last, and these rows; the first may begin earlier."""
         tick = self._first_known_tick(place, tick)
         journal_rows = self._frames.tail.of(place.number, tick, last)
-        head = self._frames.head(place.number)
-        if head is not None and head.last < tick:
-            return self.belief_after(place, head), journal_rows
         chunks = takewhile(lambda chunk: chunk.first <= last, self._frames.chunks(place.number, tick))
         rows = Columns.joined([*(chunk.columns() for chunk in chunks), journal_rows])
         rows = rows.take(np.argsort(rows.first, kind="stable"))
@@ -132,6 +129,16 @@ class Past:
         _, priors = self.follow(place, beliefs, Columns.of((place.number, frame) for frame in (*earlier_frames, frame)))
         return priors[-1, : self._state_count(place, frame)].copy()
 
+    def newest_frame(self, place: Place) -> SymbolFrame | None:
+        """Return a stream's newest stored frame, or `None`; a sealed one has at most the policy's frame length."""
+        tail_frame, sealed_tick = self._frames.tail.newest(place.number), self._frames.last(place.number)
+        if tail_frame is not None and tail_frame.last > sealed_tick:
+            return tail_frame
+        if sealed_tick < 0 or not (frames := self._frames.holding(place.number, sealed_tick, sealed_tick)):
+            return None
+        policy = self.catalogue.policy(*place.device_and_stream, frames[0].policy_version)
+        return self._frames.holding(place.number, max(sealed_tick - policy.frame_ticks + 1, 0), sealed_tick)[-1]
+
     def _state_count(self, place: Place, frame: SymbolFrame) -> int:
         return len(self.bank.models[self.model(*place.device_and_stream, frame.policy_version)].initial)
 
@@ -160,13 +167,13 @@ class Past:
         for stretch in self._stretches(place, first):
             end = stretch.last
             stretches.append(stretch)
-            while len(stretches) > 1 and stretches[0].last + self._lag < stretch.first:
+            while len(stretches) > 1 and stretches[0].last + self.lag < stretch.first:
                 yield from self._smoothed_ticks(place, stretches, first, last, MAX_TICK)
                 del stretches[0]
-            if end >= last + self._lag:
+            if end >= last + self.lag:
                 break
         while stretches:
-            yield from self._smoothed_ticks(place, stretches, first, last, MAX_TICK if with_newest else end - self._lag)
+            yield from self._smoothed_ticks(place, stretches, first, last, MAX_TICK if with_newest else end - self.lag)
             del stretches[0]
 
     def _stretches(self, place: Place, first: int) -> Iterator[_Stretch]:
@@ -199,18 +206,18 @@ class Past:
         model, symbols, end, ticks = self._model_of(place, head), [head.symbols], head.last, len(head.symbols)
         for stretch in stretches[1:]:
             gap = stretch.first - end - 1
-            if self._model_of(place, stretch) is not model or stretch.shift != head.shift or gap >= max(self._lag, 1):
+            if self._model_of(place, stretch) is not model or stretch.shift != head.shift or gap >= max(self.lag, 1):
                 break
             if end == head.last:
                 ticks += gap
             symbols += [np.full(gap, -1, dtype=np.int64), stretch.symbols]
             end = stretch.last
-            if end >= head.first + ticks - 1 + self._lag:
+            if end >= head.first + ticks - 1 + self.lag:
                 break
         low, high = max(first - head.first, 0), min(min(last, newest_tick) - head.first + 1, ticks)
         if low < high:
-            inputs = np.concatenate(symbols)[: high + self._lag], head.distribution, model.transition, model.emission
-            probabilities = stream_beliefs(model, fixed_lag_marginals(*inputs, self._lag)[low:high])
+            inputs = np.concatenate(symbols)[: high + self.lag], head.distribution, model.transition, model.emission
+            probabilities = stream_beliefs(model, fixed_lag_marginals(*inputs, self.lag)[low:high])
             yield TickProbabilities(head.version, head.first + low, head.shift, probabilities)
 
     def _model_of(self, place: Place, stretch: _Stretch) -> Model:
@@ -218,7 +225,7 @@ class Past:
 
     def seal(self) -> list[Place]:
         """Write the journal's rows into chunks, within a transaction, and empty the journal. Return its sequences."""
-        places = {place.number: place for place in self._store.places(self._frames.tail.sequences)}
+        places = {place.number: place for place in self.store.places(self._frames.tail.sequences)}
         rows, prior_beliefs, removals = self._rows_to_seal(places)
         sequence_numbers, slots = np.unique(rows.number, return_inverse=True)
         sealed_places = [places[number] for number in sequence_numbers.tolist()]
@@ -235,7 +242,7 @@ class Past:
             place, distribution = (sealed_places[slots[row]], priors[row, : state_counts[row_models[row]]])
             version, shift, offset, ticks, _ = runs[-1]
             last_tick = first_tick + offset + ticks - 1
-            clock = self._catalogue.policy(place.device, place.stream, version).clock
+            clock = self.catalogue.policy(place.device, place.stream, version).clock
             day = (clock.epoch_us + (last_tick + 1 - shift) * clock.period_us) // _DAY_US
             chunks.append(Chunk(place.number, first_tick, last_tick, distribution, version, day, runs, symbols))
             model_index, newest_tick, shift = beliefs.state[slots[row]].tolist()

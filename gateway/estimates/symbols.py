@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat
 from typing import NamedTuple
@@ -94,9 +94,7 @@ class Symbols(Kind[SymbolFrame]):
         self._streams = streams
         self._catalogue = catalogue
         self.past = Past(store, catalogue, lag)
-        self._places: dict[int, Place] = {}
-        unreported = store.symbols.unreported()
-        self.reports = Reports(catalogue, self.past.bank, lag, unreported, self._stored_rows, self._place_of, counters)
+        self.reports = Reports(self.past, store.symbols.unreported(), counters)
         self._marks = np.zeros((0, MARKS), dtype=np.int64)
         self._models = np.zeros(0, dtype=np.int64)
         self._beliefs = Beliefs.unknown(0, 2)
@@ -175,7 +173,7 @@ class Symbols(Kind[SymbolFrame]):
             self._models[slot] = self.past.model(*self._streams.names[slot], version)
             self._marks[slot, VERSION] = version
         if interval is not None:
-            self._places[number] = Place(number, *self._streams.names[slot])
+            self.reports.places[number] = Place(number, *self._streams.names[slot])
             self._marks[slot, NUMBER], self._marks[slot, SHIFT] = number, shift
             self._marks[slot, AFTER], self._marks[slot, END] = interval
 
@@ -228,12 +226,6 @@ class Symbols(Kind[SymbolFrame]):
         self._frames.read_again()
         self.reports.sealed()
 
-    def _place_of(self, sequence: int) -> Place:
-        if (place := self._places.get(sequence)) is None:
-            (place,) = self._store.places([sequence])
-            self._places[sequence] = place
-        return place
-
     def _grow(self, stream_count: int) -> None:
         old_size = len(self._marks)
         self._marks = enlarge(self._marks, stream_count)
@@ -266,27 +258,7 @@ class Symbols(Kind[SymbolFrame]):
         self._beliefs = self._beliefs.with_states(beliefs.distribution.shape[1])
         self._beliefs.state[slot] = beliefs.state[0]
         self._beliefs.distribution[slot, : beliefs.distribution.shape[1]] = beliefs.distribution[0]
-        return self._frame_rows(place, rows.frame(rows.row_count - 1), priors[-1]) if rows.row_count else None
-
-    def _stored_rows(self, sequence: int) -> _NewRows | None:
-        """Return a stream's newest stored frame, or `None`; a sealed one has at most the policy's frame length."""
-        place = self._place_of(sequence)
-        tail_frame, sealed_tick = self._frames.tail.newest(sequence), self._frames.last(sequence)
-        if tail_frame is not None and tail_frame.last > sealed_tick:
-            frame = tail_frame
-        elif sealed_tick < 0 or not (frames := self._frames.holding(sequence, sealed_tick, sealed_tick)):
-            return None
-        else:
-            policy = self._catalogue.policy(*place.device_and_stream, frames[0].policy_version)
-            stored_frames = self._frames.holding(sequence, max(sealed_tick - policy.frame_ticks + 1, 0), sealed_tick)
-            frame = stored_frames[-1]
-        return self._frame_rows(place, frame, self.past.distribution_at(place, frame))
-
-    def _frame_rows(self, place: Place, frame: SymbolFrame, distribution: Floats) -> _NewRows:
-        model = self.past.model(*place.device_and_stream, frame.policy_version)
-        return _NewRows(
-            Columns.of([(place.number, frame)]), distribution[np.newaxis], np.array([model], dtype=np.int64)
-        )
+        return _NewRows.of(self.past, place, rows.frame(rows.row_count - 1), priors[-1]) if rows.row_count else None
 
 
 @dataclass(slots=True)
@@ -357,6 +329,12 @@ class _NewRows(NamedTuple):
     distributions: Floats
     models: Ints
 
+    @classmethod
+    def of(cls, past: Past, place: Place, frame: SymbolFrame, distribution: Floats) -> _NewRows:
+        """Return a frame as a single row, with the distribution (k,) of its first tick."""
+        model = past.model(*place.device_and_stream, frame.policy_version)
+        return cls(Columns.of([(place.number, frame)]), distribution[np.newaxis], np.array([model], dtype=np.int64))
+
 
 class _Report(NamedTuple):
     """Report about a stream at its newest tick; `estimate` is the reason if there can be none."""
@@ -373,28 +351,15 @@ class Reports:
     that the broker has acknowledged are stored at each seal. After a crash only the newest estimate is published again,
     if it is not known to be acknowledged.
 
-    `unread_streams` may have a frame from before the start to report. `look_up` finds the newest stored frame of a
-    stream, as a single row. `place_of` gives the place of a stream by its number. Estimates see `lag` ticks of later
-    symbols. `acknowledged_ticks` has by stream the tick that the broker has, since the last seal. `counters` counts as
-    `coalesced` frames that are not reported because a newer one of their stream is.
+    `unread_streams` may have a frame from before the start to report. `acknowledged_ticks` has by stream the tick that
+    the broker has, since the last seal. `places` has the places of streams by number, as far as they are known.
+    `counters` counts as `coalesced` frames that are not reported because a newer one of their stream is.
     """
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        bank: Bank,
-        lag: int,
-        unread_streams: Iterable[int],
-        look_up: Callable[[int], _NewRows | None],
-        place_of: Callable[[int], Place],
-        counters: Counter[str],
-    ) -> None:
-        self._catalogue = catalogue
-        self._bank = bank
-        self._lag = lag
+    def __init__(self, past: Past, unread_streams: Iterable[int], counters: Counter[str]) -> None:
+        self._past = past
         self._unread_streams = dict.fromkeys(unread_streams)
-        self._stored_rows = look_up
-        self._place_of = place_of
+        self.places: dict[int, Place] = {}
         self._waiting_rows: dict[int, tuple[_NewRows, int]] = {}
         self._counters = counters
         self.acknowledged_ticks: dict[int, int] = {}
@@ -432,20 +397,27 @@ class Reports:
         """Remove and return up to `capacity` reports, in the order in which their streams changed first."""
         while self._unread_streams and len(self._waiting_rows) < capacity:
             stream = next(iter(self._unread_streams))
-            if (new_rows := self._stored_rows(stream)) is not None:
-                self._waiting_rows[stream] = new_rows, 0
+            place = self._place_of(stream)
+            if (frame := self._past.newest_frame(place)) is not None:
+                distribution = self._past.distribution_at(place, frame)
+                self._waiting_rows[stream] = _NewRows.of(self._past, place, frame, distribution), 0
             self._unread_streams.pop(stream, None)
         batch = {stream: self._waiting_rows.pop(stream) for stream in [*islice(self._waiting_rows, max(capacity, 0))]}
         reports = []
         for (columns, distributions, models), streams, rows in self._group_by_arrival(batch):
             places, frames = [self._place_of(stream) for stream in streams], columns.take(rows)
-            priors = np.zeros((len(rows), self._bank.states))
+            priors = np.zeros((len(rows), self._past.bank.states))
             priors[:, : distributions.shape[1]] = distributions[rows]
-            shares, beliefs = look_back(self._bank.arrays, models[rows], frames, priors, self._lag)
+            shares, beliefs = look_back(self._past.bank.arrays, models[rows], frames, priors, self._past.lag)
             reports += [
                 self._make_report(place, frames, row, shares[row], beliefs[row]) for row, place in enumerate(places)
             ]
         return reports
+
+    def _place_of(self, stream: int) -> Place:
+        if stream not in self.places:
+            (self.places[stream],) = self._past.store.places([stream])
+        return self.places[stream]
 
     @staticmethod
     def _group_by_arrival(waiting_rows: dict[int, tuple[_NewRows, int]]) -> list[tuple[_NewRows, list[int], Ints]]:
@@ -461,7 +433,7 @@ class Reports:
         version, shift, first_tick, tick_count = (
             int(column[row]) for column in (columns.version, columns.shift, columns.first, columns.ticks)
         )
-        model = self._catalogue.recall(*place.device_and_stream, version, SymbolModel)
+        model = self._past.catalogue.recall(*place.device_and_stream, version, SymbolModel)
         states = len(model.numbers.initial)
         shares, belief = (stream_beliefs(model.numbers, distribution[:states]) for distribution in (shares, belief))
         last_tick = first_tick + tick_count - 1

@@ -143,7 +143,7 @@ def device_symbols(
         first, last = first_wall + shift, first_wall + shift + length - 1
         frames = store.symbols.across([*device_of], first, last)
         by_device = {device: DeviceSymbols(shift, {}, {}) for device in device_of.values()}
-        lines, row_lines = dict[NoiseTable, dict[str, int]](), dict[NoiseTable, list[tuple[int, int]]]()
+        lines, rows, row_lines = dict[tuple[str, NoiseTable], int](), list[int](), list[int]()
         columns = (frames.number, frames.version, frames.shift, frames.first, frames.last)
         frame_rows = zip(*(column.tolist() for column in columns), strict=True)
         for row, (number, version, ahead, frame_first, frame_last) in enumerate(frame_rows):
@@ -153,15 +153,14 @@ def device_symbols(
                 by_device.pop(device, None)
             elif ahead == shift and device in by_device:
                 assert policy.table is not None  # the symbols were drawn from it
-                table_lines = lines.setdefault(policy.table, {})
-                row_lines.setdefault(policy.table, []).append((row, table_lines.setdefault(device, len(table_lines))))
+                rows.append(row)
+                row_lines.append(lines.setdefault((device, policy.table), len(lines)))
                 _widen_version(by_device[device].versions, policy, max(frame_first, first), min(frame_last, last))
-        for table, row_places in row_lines.items():
-            symbol_lines = np.full((len(lines[table]), length), UNOBSERVED, dtype=np.int64)
-            frames.lay_out([row for row, _ in row_places], [line for _, line in row_places], first, symbol_lines)
-            for device, line in lines[table].items():
-                if device in by_device:
-                    by_device[device].tables[table] = symbol_lines[line]
+        symbol_lines = np.full((len(lines), length), UNOBSERVED, dtype=np.int64)
+        frames.lay_out(rows, row_lines, first, symbol_lines)
+        for (device, table), line in lines.items():
+            if device in by_device:
+                by_device[device].tables[table] = symbol_lines[line]
         symbols |= {device: symbols_of for device, symbols_of in by_device.items() if symbols_of.tables}
     return symbols
 

@@ -103,7 +103,7 @@ class Columns(NamedTuple):
             self.ticks[row_array],
             self.bits[row_array],
             self.first[row_array] - begin,
-            np.array(lines),
+            np.array(lines, dtype=np.int64),
             out,
         )
 

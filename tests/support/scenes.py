@@ -207,13 +207,12 @@ class Tracked(NamedTuple):
 
 def newest(scene: Scene, device: str = "watch", stream: str = "hr") -> Tracked | None:
     """The newest frame of a stream of symbols, and the belief at its end, computed from the store."""
-    number, symbols = scene.store.stream_id(device, stream), scene.recorder.symbols
-    fresh = None if number is None else symbols._stored_rows(number)
-    if number is None or fresh is None:
+    number, past = scene.store.stream_id(device, stream), scene.recorder.symbols.past
+    if number is None or (frame := past.newest_frame(Place(number, device, stream))) is None:
         return None
-    frame, place = fresh.columns.frame(0), Place(number, device, stream)
-    beliefs, _ = symbols.past.follow(place, *symbols.past.beliefs_before(place, frame.first))
-    states = len(symbols.past.bank.models[int(beliefs.state[0, 0])].initial)
+    place = Place(number, device, stream)
+    beliefs, _ = past.follow(place, *past.beliefs_before(place, frame.first))
+    states = len(past.bank.models[int(beliefs.state[0, 0])].initial)
     return Tracked(frame, beliefs.distribution[0, :states].copy())
 
 
