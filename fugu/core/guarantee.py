@@ -53,7 +53,7 @@ def _check_claim(policy: Policy, claim: "Claim", windows_only: bool, on_progress
     return bound
 
 
-def prove(policy: Policy, bounds: tuple[int, int], claim: "Claim", windows_only: bool = False) -> int | None:
+def prove(policy: Policy, bounds: tuple[int, int], claim: "Claim", windows_only: bool) -> int | None:
     """Return the bound of a claim's stretch, derived from a tick's bounds, or None if it is above the claim.
 
     A claimed ratio of 0 promises nothing: the larger bound of a tick is returned.

@@ -91,9 +91,7 @@ class RunningMean:
     of `count` steps, at most `ticks`.
     """
 
-    def __init__(
-        self, ticks: int, edges: "Numbers", multiples: "Sequence[tuple[int, int]] | None" = None, zero: int = 0
-    ) -> None:
+    def __init__(self, ticks: int, edges: "Numbers", multiples: "Sequence[tuple[int, int]] | None", zero: int) -> None:
         self.patience: int | None = ticks
         self.warm_up = ticks
         self._edges, self._multiples, self._zero = edges, multiples, zero
