@@ -189,17 +189,12 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policies: Sequence[AnyPolicy]) 
 def _check_pins(enrolment: Enrolment, policy: AnyPolicy) -> None:
     if (enrolment.fleet, enrolment.device) != (policy.fleet, policy.device):
         raise FuguError(f"the enrolment is of {enrolment.fleet}/{enrolment.device}, the policy is not")
+    enrolment.check_pinned(policy)
     pins = enrolment.pins.get(policy.stream)
-    if enrolment.pins and pins is None:
-        raise FuguError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
     if pins is not None and (problems := violations(policy, pins)):
         raise FuguError(f"stream {policy.stream}: {problems[0]}")
-    adversaries = enrolment.adversaries
-    if isinstance(policy, Policy) and adversaries is not None and policy.guarantee.adversary not in adversaries:
-        raise FuguError(
-            f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; its owner "
-            f"accepts {' or '.join(adversaries)}"
-        )
+    if isinstance(policy, Policy):
+        enrolment.check_adversary(policy)
 
 
 def compile_modules(folder: Path, omitted_names: Sequence[str] = ()) -> list[Path]:

@@ -22,7 +22,7 @@ from fugu.contract.frames import KEY_BYTES
 from fugu.contract.losses import Adversary
 from fugu.contract.pins import Pins
 from fugu.contract.policies import AnyPolicy, read_policy
-from fugu.contract.policy import Name
+from fugu.contract.policy import Name, Policy
 from fugu.contract.stretches import Ceiling
 from fugu.core import judge as core
 from fugu.core.compiled import read_policy as read_board_policy
@@ -231,6 +231,22 @@ class Enrolment(DocumentFile):
     fresh_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
     pins: dict[Name, Pins] = Field(default_factory=dict, max_length=64)
     key: str | None = Field(default=None, pattern=f"^[0-9a-f]{{{2 * KEY_BYTES}}}$", repr=False)
+
+    def check_pinned(self, policy: AnyPolicy) -> None:
+        """Refuse, by a TrustError, a stream without a pin beside others that have one."""
+        if self.pins and policy.stream not in self.pins:
+            raise TrustError(
+                f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run", Reason.PINNED
+            )
+
+    def check_adversary(self, policy: Policy) -> None:
+        """Refuse, by a TrustError, a guarantee against an adversary that the owner does not accept."""
+        if self.adversaries is not None and policy.guarantee.adversary not in self.adversaries:
+            raise TrustError(
+                f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; its owner "
+                f"accepts {' or '.join(self.adversaries)}",
+                Reason.CEILING,
+            )
 
 
 def read_enrolment(text: str | bytes) -> Enrolment:

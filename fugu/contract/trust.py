@@ -156,10 +156,7 @@ class Trust:
             raise TrustError(str(error), Reason.GUARANTEE) from None
         enrolment = self.enrolment
         for policy in policies:
-            if enrolment.pins and policy.stream not in enrolment.pins:
-                raise TrustError(
-                    f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run", Reason.PINNED
-                )
+            enrolment.check_pinned(policy)
         self._check_symbols(symbol_policies)
         for policy in measured_policies:
             self._check_measured(policy)
@@ -187,12 +184,7 @@ class Trust:
                 _refuse_in_numbers(policy, enrolment.ceiling, Reason(error.reason))
             raise
         for policy, _ in policies:
-            if enrolment.adversaries is not None and policy.guarantee.adversary not in enrolment.adversaries:
-                raise TrustError(
-                    f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; "
-                    f"this device accepts {' or '.join(enrolment.adversaries)}",
-                    Reason.CEILING,
-                )
+            enrolment.check_adversary(policy)
 
     def _check_measured(self, policy: MeasurePolicy) -> None:
         ceiling, pins = self.enrolment.measurement_ceiling, self.enrolment.pins
