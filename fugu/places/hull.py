@@ -179,7 +179,6 @@ def _columns(points: Ints) -> tuple[list[int], list[int]]:
 # Points of a hull stay below this in each dimension, so that its determinants fit in 63 bits.
 _POINT_LIMIT = {1: 1 << 28, 2: 1 << 28, 3: 1 << 18}
 _SAFE = 1 << 62
-_CLOSE = 1.0 + 1e-9
 
 
 class Hull(NamedTuple):
@@ -246,10 +245,7 @@ class Hull(NamedTuple):
             return math.inf
         heights = self._products(differences)
         widths = heights.max(axis=0) - heights.min(axis=0)
-        float_gauges = widths / self.offsets
-        is_candidate = float_gauges * _CLOSE >= float_gauges.max(initial=0.0)
-        facets = zip(widths[is_candidate].tolist(), self.offsets[is_candidate].tolist(), strict=True)
-        return max((Fraction(width, offset) for width, offset in facets), default=Fraction(0))
+        return max(map(Fraction, widths.tolist(), self.offsets.tolist()), default=Fraction(0))
 
     def differences_within(self, points: Ints, other_points: Ints) -> Bools:
         """Return (m, n) whether left[i] - right[j] lies in K, exactly, for m x d and n x d points; n >= 1."""

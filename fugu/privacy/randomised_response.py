@@ -255,9 +255,7 @@ def utility(
     beliefs = filter_beliefs(symbols, initial, transition, emission).beliefs
     predicted_symbols = np.vstack([initial, beliefs[:-1] @ transition]) @ emission
     divergence = special.rel_entr(emission.take(states, axis=0), predicted_symbols, out=predicted_symbols)
-    has_two_symbols = divergence.shape[1] == 2  # a sum along a short axis takes long
-    nats = divergence[:, 0] + divergence[:, 1] if has_two_symbols else divergence.sum(axis=1)
-    return Utility(accuracy, float(initial.max()), float(nats.mean()) / float(np.log(2.0)))
+    return Utility(accuracy, float(initial.max()), float(divergence.sum()) / len(divergence) / math.log(2.0))
 
 
 def _accuracy(symbols: Ints, initial: Floats, transition: Floats, emission: Floats, assumed_chain: Floats) -> float:
@@ -265,8 +263,4 @@ def _accuracy(symbols: Ints, initial: Floats, transition: Floats, emission: Floa
     posterior = beliefs = posterior_marginals(symbols, initial, transition, emission)
     if not np.array_equal(assumed_chain, transition):
         beliefs = posterior_marginals(symbols, stationary_distribution(assumed_chain), assumed_chain, emission)
-    guess_probability, largest_belief = posterior[:, 0], beliefs[:, 0]
-    for column, belief in zip(posterior.T[1:], beliefs.T[1:], strict=True):  # argmax takes long along a short axis
-        guess_probability = np.where(belief > largest_belief, column, guess_probability)
-        largest_belief = np.maximum(belief, largest_belief)
-    return float(guess_probability.mean())
+    return float(posterior[np.arange(len(posterior)), beliefs.argmax(axis=1)].mean())
