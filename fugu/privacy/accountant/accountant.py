@@ -22,7 +22,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
@@ -120,7 +119,7 @@ def known_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChai
 
 
 _LEAST_SHARE = 1e-9
-_FINE = 4e-15  # tolerance of the search for an allowance, whose result is then reduced by OUTWARD
+_HALVE_EVERY = 12  # steps of a search, so that a loss that jumps ends it too
 _ROUGH = 1e-3  # for chains of many states, where one loss takes long
 _QUICK = 1.2  # about the ratio of an allowance to that by quilts or the hockey-stick bound
 _FAR = 1.5  # the largest reduction in one step of a search, as a logarithm
@@ -222,56 +221,13 @@ class ChainAccountant:
         """
         if not (math.isfinite(epsilon) and epsilon > 0.0):
             raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
-        excess_by_rate: dict[float, float] = {}
 
         def excess(rate: float) -> float:
-            if rate not in excess_by_rate:
-                excess_by_rate[rate] = min(self.loss(rate, adversary, length).epsilon, _NO_BOUND) - epsilon
-            return excess_by_rate[rate]
+            return min(self.loss(rate, adversary, length).epsilon, _NO_BOUND) - epsilon
 
         if self.states > EXACT_STATES:
-            return self._solve(excess, epsilon, *self._estimate_rate(epsilon, adversary))
-        low_rate, high_rate = self._bracket(excess, epsilon)
-        if low_rate == high_rate:
-            return low_rate
-        rate, reduction = float(brentq(excess, low_rate, high_rate, xtol=1e-300, rtol=_FINE)), OUTWARD
-        while excess(rate * (1.0 - reduction)) > 0.0:
-            reduction *= 2.0
-        return rate * (1.0 - reduction)
-
-    def _bracket(self, excess: Callable[[float], float], epsilon: float) -> tuple[float, float]:
-        """Return rates on either side of the allowance; twice the same one if that is the allowance."""
-        low_rate = high_rate = min(epsilon, _FAR_RATIO)
-        if excess(high_rate) <= 0.0:
-            return high_rate, high_rate
-        while excess(low_rate) > 0.0:
-            high_rate, low_rate = low_rate, low_rate / 2.0
-            _refuse_tiny_rate(low_rate, epsilon)
-        return low_rate, high_rate
-
-    def _solve(self, excess: Callable[[float], float], epsilon: float, guess: float = 0.0, power: float = 1.0) -> float:
-        """Find a rate with a loss just below epsilon, quickly: losses grow nearly like a power of the rate."""
-        max_rate = min(epsilon, _FAR_RATIO)
-        low_rate, high_rate, rate = 0.0, math.inf, min(guess, max_rate) or max_rate
-        previous_point: tuple[float, float] | None = None
-        while True:
-            rate_excess = excess(rate)
-            if rate_excess <= 0.0:
-                low_rate = rate
-                if rate == max_rate or rate_excess >= -2.0 * _ROUGH * epsilon:
-                    return rate
-            else:
-                high_rate = rate
-            if high_rate * (1.0 - _ROUGH) <= low_rate:
-                return low_rate
-            log_excess = math.log1p(rate_excess / epsilon) + _ROUGH  # aims at the middle of the tolerance
-            if previous_point is not None and rate != previous_point[0]:
-                power = max(0.5, (log_excess - previous_point[1]) / math.log(rate / previous_point[0]))
-            previous_point = rate, log_excess
-            rate = min(rate * math.exp(max(-log_excess / power, -_FAR)), max_rate)
-            if not low_rate < rate < high_rate:
-                rate = math.sqrt(low_rate * high_rate) if low_rate > 0.0 else high_rate / 2.0
-            _refuse_tiny_rate(rate, epsilon)
+            return _solve(excess, epsilon, _ROUGH, *self._estimate_rate(epsilon, adversary))
+        return _solve(excess, epsilon, OUTWARD)
 
     def _estimate_rate(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:
         """Return a rate near the allowance, and the power of rates that losses grow like; 0 and 1 if unknown."""
@@ -282,7 +238,7 @@ class ChainAccountant:
             return min(self._class.quick_bound(self._rate_matrix(rate)), _NO_BOUND) - epsilon
 
         try:
-            rate = self._solve(excess, epsilon)
+            rate = _solve(excess, epsilon, _ROUGH)
         except ChainClassError:
             return 0.0, 1.0
         growth = math.log1p(excess(rate * _QUICK) / epsilon) - math.log1p(excess(rate) / epsilon)
@@ -296,10 +252,37 @@ class ChainAccountant:
         return close_bounds(np.asarray(rates * secret_pairs))
 
 
-def _refuse_tiny_rate(rate: float, epsilon: float) -> None:
-    """Raise ChainClassError if a rate is too small for the search for an allowance to go on."""
-    if rate < _LEAST_SHARE * epsilon:
-        raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
+def _solve(
+    excess: Callable[[float], float], epsilon: float, tolerance: float, guess: float = 0.0, power: float = 1.0
+) -> float:
+    """Find a rate with a loss just below epsilon: losses grow nearly like a power of the rate.
+
+    Raises ChainClassError if no rate is small enough.
+    """
+    max_rate = min(epsilon, _FAR_RATIO)
+    low_rate, high_rate, rate = 0.0, math.inf, min(guess, max_rate) or max_rate
+    previous_point: tuple[float, float] | None = None
+    steps = 0
+    while True:
+        rate_excess = excess(rate)
+        if rate_excess <= 0.0:
+            low_rate = rate
+            if rate == max_rate or rate_excess >= -2.0 * tolerance * epsilon:
+                return rate
+        else:
+            high_rate = rate
+        if high_rate * (1.0 - tolerance) <= low_rate:
+            return low_rate
+        log_excess = math.log1p(rate_excess / epsilon) + tolerance  # aims at the middle of the tolerance
+        if previous_point is not None and rate != previous_point[0]:
+            power = max(0.5, (log_excess - previous_point[1]) / math.log(rate / previous_point[0]))
+        previous_point = rate, log_excess
+        rate = min(rate * math.exp(max(-log_excess / power, -_FAR)), max_rate)
+        steps += 1
+        if not low_rate < rate < high_rate or steps % _HALVE_EVERY == 0:
+            rate = math.sqrt(low_rate * high_rate) if low_rate > 0.0 else high_rate / 2.0
+        if rate < _LEAST_SHARE * epsilon:
+            raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
 
 
 _LARGEST_BOUND = 1200.0  # larger numbers are limits of the computation, and not bounds
