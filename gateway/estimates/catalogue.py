@@ -132,7 +132,7 @@ class Catalogue:
 
         Raises RefusedError for an unknown device, stream or version, the first that applies, or for another kind.
         """
-        return _check_kind(self._active_model(device, stream, version), kind)
+        return _check_kind(self._model_of(device, stream, version, retired=False), kind)
 
     def recall(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
         """Return the model of a policy in force or retired; `kind` and RefusedError are as for `find`."""
@@ -142,7 +142,10 @@ class Catalogue:
         """Return a policy of any kind, in force or retired. Raises RefusedError as `find` does."""
         return self._model_of(device, stream, version).policy
 
-    def _active_model(self, device: str, stream: str, version: int) -> AnyModel:
+    def _model_of(self, device: str, stream: str, version: int, *, retired: bool = True) -> AnyModel:
+        """Return the model of a policy in force or, with `retired`, also of a retired one. Raises RefusedError."""
+        if retired and (old_model := self._old_models.get((device, stream), {}).get(version)) is not None:
+            return old_model
         if (streams := self._devices.get(device)) is None:
             raise RefusedError(f"no policy for device {device}", Reason.UNKNOWN_DEVICE)
         if (versions := streams.get(stream)) is None:
@@ -150,9 +153,6 @@ class Catalogue:
         if (model := versions.get(version)) is None:
             raise RefusedError(f"no policy version {version} of {device}/{stream}", Reason.UNKNOWN_POLICY_VERSION)
         return model
-
-    def _model_of(self, device: str, stream: str, version: int) -> AnyModel:
-        return self._old_models.get((device, stream), {}).get(version) or self._active_model(device, stream, version)
 
     def policies(self, device: str, stream: str) -> list[Policy]:
         """Return all policies of a stream of symbols, first retired ones, then those in force, each by version."""

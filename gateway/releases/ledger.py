@@ -259,7 +259,7 @@ class Ledger:
         return books
 
     def _class_id(self, classes: tuple[ReleaseClass, ...]) -> int:
-        return self._id_of("classes", "chains", json.dumps([chain.model_dump(mode="json") for chain in classes]))
+        return self._id_of("classes", "chains", json.dumps([chain.model_dump(mode="json") for chain in classes]))[0]
 
     def _refuse_other_promise(self, audience: str, promise: Promise) -> None:
         """Raise LedgerError if an audience was given another promise before."""
@@ -295,11 +295,11 @@ class Ledger:
                     f"release {release.name}: ticks {release.first}..{release.last} are refused, because entry {entry} "
                     "has released the window that begins there"
                 )
-            group = self._admit(release)
+            group = self._charge(release)
             entry_number = self.newest_entry + 1
             content = make_content(entry_number)
             document_ids = [
-                self._id_of("documents", "digest, document", digest(document), document.decode())
+                self._id_of("documents", "digest, document", digest(document), document.decode())[0]
                 for document in (*content.tables, content.question)
             ]
             self._db.execute(
@@ -325,19 +325,8 @@ class Ledger:
         """Raise LedgerError if a release that charges nothing would be refused now; nothing is written."""
         assert not any(release.charges.values())
         with suppress(_RehearsalError), self.transaction():
-            self._admit(release)
+            self._charge(release)
             raise _RehearsalError
-
-    def _admit(self, release: Release) -> int:
-        """Charge a release. Return the id of its group of devices. Raises LedgerError if the release is refused."""
-        if release.since_us < (limit := self.binding.not_before_us):
-            raise LedgerError(
-                f"release {release.name}: ticks {release.first}..{release.last} are refused, because they begin at "
-                f"{instant_text(instant(release.since_us))}: {no_release_before(limit)}"
-            )
-        group = self._group_id(release)
-        self._charge(release, group)
-        return group
 
     def window_entry(self, name: str, first: int) -> int:
         """The number of the entry that released the window of a schedule from tick `first` on; 0 if there is none."""
@@ -361,8 +350,17 @@ class Ledger:
         row = self._row("SELECT first, uncharged FROM intact_beginnings WHERE (device, stream)=(?, ?)", *stream)
         return (row[0], row[1]) if row else (0, 0)
 
-    def _charge(self, release: Release, group: int) -> None:
-        """Charge the devices of a release, which are the members of a group; their rows are read all at once."""
+    def _charge(self, release: Release) -> int:
+        """Charge the devices of a release, whose rows are read all at once. Return the id of their group.
+
+        Raises LedgerError if the release is refused.
+        """
+        if release.since_us < (limit := self.binding.not_before_us):
+            raise LedgerError(
+                f"release {release.name}: ticks {release.first}..{release.last} are refused, because they begin at "
+                f"{instant_text(instant(release.since_us))}: {no_release_before(limit)}"
+            )
+        group = self._group_id(release)
         # First of all, so that no device of this release counts on the clock of another.
         devices = [device for device, charge in release.charges.items() if charge and release.shifts.get(device)]
         query = "UPDATE accounts SET shifted=1 WHERE (device, stream, audience)=(?, ?, ?)"
@@ -389,6 +387,7 @@ class Ledger:
             old_runs += [(account.id, run.first) for run in set(runs) - set(runs_after)]
             new_runs += [(account.id, *run) for run in set(runs_after) - set(runs)]
         self._replace_runs(old_runs, new_runs)
+        return group
 
     def _replace_runs(self, old_runs: list[tuple[int, int]], new_runs: list[tuple[int, ...]]) -> None:
         self._db.executemany("DELETE FROM runs WHERE account=? AND first=?", old_runs)
@@ -464,20 +463,15 @@ class Ledger:
     def _group_id(self, release: Release) -> int:
         """The id of the group with a release's devices, charges and shifts, which is inserted if it is new."""
         members = sorted((device, charge, release.shifts.get(device, 0)) for device, charge in release.charges.items())
-        members_digest = digest(json.dumps(members).encode())
-        if not (group := self._find_id("groups", "digest", members_digest)):
-            group = self._insert("groups", "digest", members_digest)
+        group, is_new = self._id_of("groups", "digest", digest(json.dumps(members).encode()))
+        if is_new:
             self._db.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", [(group, *member) for member in members])
         return group
 
-    def _id_of(self, table: str, columns: str, *row: str) -> int:
-        """The id of the row whose first column has the first of these values; the row is inserted if it is new."""
-        return self._find_id(table, columns.partition(",")[0], row[0]) or self._insert(table, columns, *row)
-
-    def _find_id(self, table: str, column: str, value: str) -> int:
-        """The id of the row whose column has a value; 0 if there is no such row."""
-        row = self._row(f"SELECT id FROM {table} WHERE {column}=?", value)
-        return row[0] if row else 0
+    def _id_of(self, table: str, columns: str, *row: str) -> tuple[int, bool]:
+        """The id of the row whose first column has the first of these values, and whether it was inserted as new."""
+        old_row = self._row(f"SELECT id FROM {table} WHERE {columns.partition(',')[0]}=?", row[0])
+        return (old_row[0], False) if old_row else (self._insert(table, columns, *row), True)
 
     def _insert(self, table: str, columns: str, *row: object) -> int:
         """Insert a row. Return its id."""

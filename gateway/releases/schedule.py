@@ -72,8 +72,18 @@ class StoreProgress:
         return NewestTicks(min(wall_ticks), max(wall_ticks))
 
     def complete(self, question: Question, first: int, end: int) -> bool:
-        """Tell whether no frame of any device is missing in the wall ticks first..end."""
-        return all(self._is_device_complete(question, device, first, end) for device in self.known_devices(question))
+        """Tell whether no symbols and no windows of any device are missing in the wall ticks first..end."""
+        for device in self.known_devices(question):
+            for name, window in question.sequences(device):
+                coverage, shifts = self._coverage_of(device, name)
+                shift, beginning = (shifts if window is None else shifts.in_ticks(window)).owner(first, end)
+                low, high = (beginning - 1, beginning - 1) if shift is None else (first + shift, end + shift)
+                if window is not None:
+                    low = max(0, (low - window.start) // window.stride)
+                    high = max(low, (high + 1 - window.length - window.start) // window.stride)
+                if not coverage.holds(low, high):
+                    return False
+        return True
 
     def next_frame(self, question: Question, tick: int) -> int | None:
         """The first wall tick of the first stored frame of any device that ends at `tick` or later, or `None`."""
@@ -107,19 +117,6 @@ class StoreProgress:
             name, window = question.sequences(device)[0]
             coverage, shifts = self._coverage_of(device, name)
             yield device, name, window, coverage, shifts if window is None else shifts.in_ticks(window)
-
-    def _is_device_complete(self, question: Question, device: str, first: int, end: int) -> bool:
-        """Tell whether no symbols and no windows of a device are missing in the wall ticks first..end."""
-        for name, window in question.sequences(device):
-            coverage, shifts = self._coverage_of(device, name)
-            shift, beginning = (shifts if window is None else shifts.in_ticks(window)).owner(first, end)
-            low, high = (beginning - 1, beginning - 1) if shift is None else (first + shift, end + shift)
-            if window is not None:
-                low = max(0, (low - window.start) // window.stride)
-                high = max(low, (high + 1 - window.length - window.start) // window.stride)
-            if not coverage.holds(low, high):
-                return False
-        return True
 
 
 _log = logging.getLogger(__name__)
