@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from scipy.optimize import brentq
-
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown, odds_ratio
 from fugu.contract.dating import with_slack
 from fugu.contract.errors import FuguError, GuaranteeError
@@ -30,6 +28,7 @@ from fugu.planning.joint_recording import joint_class, marginal
 from fugu.planning.policy_builder import PolicyHeader, make_policy
 from fugu.planning.question import protected_ticks
 from fugu.planning.window_plan import WantedWindow, shares_of
+from fugu.privacy.accountant.accountant import largest_rate
 from fugu.privacy.chain_class import matrix_rows
 from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.randomised_response import Utility, allowed_ratios, assess, rate_table
@@ -39,7 +38,7 @@ __all__ = ["StreamsPlan", "StreamsRequest", "plan_streams", "stream_policies"]
 _INWARD = 1.0 - 1e-9
 _LEAST_RATE = 1e-12
 _MOST_RATE = 40.0
-_HALVINGS = 200
+_TOLERANCE = 1e-11
 
 
 class StreamsRequest(NamedTuple):
@@ -174,22 +173,11 @@ def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:
         except GuaranteeError:
             return 1e6
 
-    high = min(epsilon, _MOST_RATE)
-    low, low_excess = high, excess(high)
-    while low_excess > 0.0:  # the loss of tiny rates takes long to compute: approach them from above
-        low *= max(0.9 * epsilon / (epsilon + low_excess), 1e-3)
-        if low < _LEAST_RATE:
-            loss(high)  # raises the reason if there is no bound at all
-            raise PlanningError(f"epsilon {epsilon:g} is too small: no noise that a policy can hold keeps it")
-        low_excess = excess(low)
-    if low == high:
-        return high
-    rate = math.exp(brentq(lambda log: excess(math.exp(log)), math.log(low), math.log(high), xtol=1e-11))
-    for _ in range(_HALVINGS):
-        if loss(rate) <= max_loss:
-            return rate
-        rate *= _INWARD
-    raise PlanningError(f"no noise keeps epsilon {epsilon:g} for such chains")
+    max_rate = min(epsilon, _MOST_RATE)
+    if not (rate := largest_rate(excess, max_loss, max_rate, _LEAST_RATE, _TOLERANCE)):
+        loss(max_rate)  # raises the reason if there is no bound at all
+        raise PlanningError(f"epsilon {epsilon:g} is too small: no noise that a policy can hold keeps it")
+    return rate
 
 
 def _plan_stream(

@@ -19,7 +19,6 @@ from functools import partial
 from typing import Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
-from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
@@ -29,7 +28,7 @@ from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.stretches import Stretch, StretchBound
 from fugu.contract.windows import Composing, covers, lawful_scale
 from fugu.privacy.accountant import ChainAccountant, Chains
-from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, with_start
+from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, largest_rate, with_start
 from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start, matrix_rows
 from fugu.privacy.quilts import QuiltScale, corner_chains, group_dp_scale, mqm_approx, mqm_exact, quilt_accountant
 from fugu.privacy.wasserstein import wasserstein_states
@@ -50,8 +49,9 @@ __all__ = [
 ]
 
 
-_FINE = Fraction(1, 10**7)
-_WIDEST = 64
+_FINE = 1e-8
+_LEAST_SHARE = 1.0 / 128.0
+"""The least share of a planned rate that a device may accept."""
 
 
 def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
@@ -85,21 +85,12 @@ def _excess(scale: Fraction, request: WindowRequest, device_class: ChainClass) -
 def _raise_scale(scale: Fraction, request: WindowRequest, device_class: ChainClass) -> Fraction:
     """Return a scale, or if the device refuses it, the least larger scale that it accepts, to about 10^-7."""
 
-    def excess(factor: float) -> float:
-        return _excess(lawful_scale(scale * Fraction(factor)), request, device_class)
+    def excess(share: float) -> float:
+        return _excess(lawful_scale(scale / Fraction(share)), request, device_class)
 
-    if _excess(scale, request, device_class) <= 0.0:
-        return scale
-    high_factor = 1.0 + float(_FINE)
-    while excess(high_factor) > 0.0:
-        if high_factor > _WIDEST:
-            raise ChainClassError("the device's check accepts no noise for such chains")
-        high_factor = 1.0 + 4.0 * (high_factor - 1.0)
-    factor, increase = float(brentq(excess, 1.0, high_factor, xtol=1e-9, rtol=1e-8)), float(_FINE)
-    while excess(factor) > 0.0:
-        factor *= 1.0 + increase
-        increase *= 2.0
-    return lawful_scale(scale * Fraction(factor))
+    if not (share := largest_rate(excess, request.epsilon, 1.0, _LEAST_SHARE, _FINE)):
+        raise ChainClassError("the device's check accepts no noise for such chains")
+    return lawful_scale(scale / Fraction(share))
 
 
 Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "group", "entry"]

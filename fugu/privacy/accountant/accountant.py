@@ -40,6 +40,7 @@ __all__ = [
     "class_of",
     "covered_start",
     "known_chains",
+    "largest_rate",
     "with_start",
 ]
 
@@ -225,9 +226,13 @@ class ChainAccountant:
         def excess(rate: float) -> float:
             return min(self.loss(rate, adversary, length).epsilon, _NO_BOUND) - epsilon
 
+        tolerance, guess = OUTWARD, (0.0, 1.0)
         if self.states > EXACT_STATES:
-            return _solve(excess, epsilon, _ROUGH, *self._estimate_rate(epsilon, adversary))
-        return _solve(excess, epsilon, OUTWARD)
+            tolerance, guess = _ROUGH, self._estimate_rate(epsilon, adversary)
+        max_rate, min_rate = min(epsilon, _FAR_RATIO), _LEAST_SHARE * epsilon
+        if not (rate := largest_rate(excess, epsilon, max_rate, min_rate, tolerance, *guess)):
+            raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
+        return rate
 
     def _estimate_rate(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:
         """Return a rate near the allowance, and the power of rates that losses grow like; 0 and 1 if unknown."""
@@ -238,8 +243,10 @@ class ChainAccountant:
             return min(self._class.quick_bound(self._rate_matrix(rate)), _NO_BOUND) - epsilon
 
         try:
-            rate = _solve(excess, epsilon, _ROUGH)
+            rate = largest_rate(excess, epsilon, min(epsilon, _FAR_RATIO), _LEAST_SHARE * epsilon, _ROUGH)
         except ChainClassError:
+            return 0.0, 1.0
+        if not rate:
             return 0.0, 1.0
         growth = math.log1p(excess(rate * _QUICK) / epsilon) - math.log1p(excess(rate) / epsilon)
         return rate * _QUICK, min(max(growth / math.log(_QUICK), 0.5), 2.0)
@@ -252,18 +259,24 @@ class ChainAccountant:
         return close_bounds(np.asarray(rates * secret_pairs))
 
 
-def _solve(
-    excess: Callable[[float], float], epsilon: float, tolerance: float, guess: float = 0.0, power: float = 1.0
+def largest_rate(
+    excess: Callable[[float], float],
+    epsilon: float,
+    max_rate: float,
+    min_rate: float,
+    tolerance: float,
+    guess: float = 0.0,
+    power: float = 1.0,
 ) -> float:
-    """Find a rate with a loss just below epsilon: losses grow nearly like a power of the rate.
+    """Find the largest rate up to `max_rate` with a loss of at most epsilon; 0 if that is below `min_rate`.
 
-    Raises ChainClassError if no rate is small enough.
+    `excess` returns a rate's loss less epsilon. Losses grow nearly like a power of the rate. The loss at the result is
+    within twice the relative tolerance of epsilon, or the rate within once.
     """
-    max_rate = min(epsilon, _FAR_RATIO)
     low_rate, high_rate, rate = 0.0, math.inf, min(guess, max_rate) or max_rate
     previous_point: tuple[float, float] | None = None
     steps = 0
-    while True:
+    while rate >= min_rate:
         rate_excess = excess(rate)
         if rate_excess <= 0.0:
             low_rate = rate
@@ -281,8 +294,7 @@ def _solve(
         steps += 1
         if not low_rate < rate < high_rate or steps % _HALVE_EVERY == 0:
             rate = math.sqrt(low_rate * high_rate) if low_rate > 0.0 else high_rate / 2.0
-        if rate < _LEAST_SHARE * epsilon:
-            raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
+    return 0.0
 
 
 _LARGEST_BOUND = 1200.0  # larger numbers are limits of the computation, and not bounds
