@@ -32,6 +32,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
 from fugu.core import guarantee as core
+from fugu.core import policy as policy_module
 from fugu.core.compiled import read_policy
 from fugu.core.leakage import ONE
 
@@ -227,6 +228,7 @@ _AGENT_MODULES = ("fugu/core/shares",)
 """No board takes part in sums over homes."""
 _MAX_INLINE = 1 << 30
 """Larger integers are objects on a board; inlined, they would be in memory more than once."""
+_POLICY = {name: value for name, value in vars(policy_module).items() if name.isupper() and type(value) is int}
 _SHORT_NAMES = tuple("abcdefghijkmnopqrstuvw")
 _UNCALLED_METHODS = ("__format__", "__reduce__", "__slots__", "look")
 """Methods that MicroPython never calls, and `look`, as no board keeps its windows over a restart."""
@@ -277,10 +279,16 @@ class _WithoutJoint(ast.NodeTransformer):
 
 
 class _InlineConstants(ast.NodeTransformer):
-    """Puts the private integer constants of a module in the place of their names."""
+    """Puts private integer constants, and those imported from `fugu.core.policy`, in the place of their names."""
 
     def __init__(self) -> None:
         self._values: dict[str, int] = {}
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        if node.level == 1 and node.module == "policy":
+            self._values |= {alias.name: _POLICY[alias.name] for alias in node.names if alias.name in _POLICY}
+            node.names = [alias for alias in node.names if alias.name not in _POLICY]
+        return node if node.names else None
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
         self.generic_visit(node)

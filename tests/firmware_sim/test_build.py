@@ -173,6 +173,8 @@ def test_a_board_keeps_few_names_and_does_the_same() -> None:
     lean = strip_for_board(joint + own)
     assert lean.count("def ") == 2
     assert "return _a(a)" in lean
+    imported = "from .policy import NONE, Policy\n\ndef f(a: Policy):\n    return a.place != NONE\n"
+    assert strip_for_board(imported) == imported.replace("NONE, ", "").replace("NONE", "255")
     assert (
         strip_for_board("def f(tick, index=1):\n    return tick + index\n")
         == "def f(a, index=1):\n    return a + index\n"
