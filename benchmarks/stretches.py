@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,8 @@ from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.windows import Window
 from fugu.library.auto_words import percent
-from fugu.planning.candidates import Candidate, Task, window_candidates, window_lengths
-from fugu.planning.question import Question, choose_states, sample_states, three_sets
-from fugu.privacy.covering_class import covering_class, union
+from fugu.planning.candidates import Candidate, Problem, window_candidates, window_lengths
+from fugu.planning.question import Question, choose_states
 from fugu.recordings.readings import read_readings
 from fugu.recordings.summary import time_words
 
@@ -36,18 +36,15 @@ DAY = 86_400.0
 def row(file: Path) -> str:
     """The row of a recording."""
     readings = read_readings(file)
-    states = choose_states(readings, Question())
-    data = sample_states(readings, states, three_sets(readings.segments, states.baseline_ticks), 1)
-    k = len(states.discretiser.states)
-    chains = union([covering_class(*cut, k).chains for cut in data.whole])
-    bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
+    problem = Problem(readings, Question(), choose_states(readings, Question()), np.random.default_rng(1))
+    chains = problem.chains()
     period = readings.period
     lengths = [length for length in window_lengths(period, readings.steady, Question()) if length * period <= DAY]
 
     def planned(epsilon: float, protect: int) -> list[Candidate]:
         try:
             question = Question(epsilon=epsilon, protect=protect)
-            return window_candidates(Task(question, bins, period), data, chains, lengths)
+            return window_candidates(replace(problem, question=question), chains, lengths)
         except FuguError:
             return []  # no noise is enough
 

@@ -233,10 +233,11 @@ class Plan:
         axes = pyplot.subplots(figsize=(8.0, 3.0))[1] if ax is None else ax
         series, error_95 = self.details.example, self.recommended.error_95
         answer_indices = np.arange(len(series.released))
-        for lane, states in enumerate(self.details.bins):
-            names = [self.details.states.discretiser.states[state] for state in states]
+        names, blocks = self.details.states.discretiser.states, self.recommended.blocks
+        labels = [", ".join(names[state] for state in states) for states in self.details.bins]
+        for lane, label in enumerate(labels if blocks is None else blocks.labels):
             shares = series.released[:, lane]
-            (line,) = axes.plot(answer_indices, shares, marker="o", label=f"released: {', '.join(names)}")
+            (line,) = axes.plot(answer_indices, shares, marker="o", label=f"released: {label}")
             axes.fill_between(answer_indices, shares - error_95, shares + error_95, alpha=0.2, color=line.get_color())
             if truth:
                 true_shares, text_color = series.truth[:, lane], pyplot.rcParams["text.color"]

@@ -10,29 +10,30 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fugu.attackers.evaluation import DRAWS, Attack, attack, learners
-from fugu.attackers.outputs import Outputs, release_counts, release_symbols
+from fugu.attackers.outputs import Outputs
 from fugu.attackers.stretches import MOST_FOLLOWED, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.calendar import DAY
+from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy
 from fugu.contract.windows import lawful_scale
-from fugu.planning.answers import Shares, noisy_shares, true_shares
+from fugu.planning.answers import noisy_shares
 from fugu.planning.candidates import (
     LEAST_JUDGED,
+    RUNS,
     SHORTEST,
     Bins,
     Candidate,
     Curve,
-    Task,
+    Problem,
     best_symbols,
     no_candidate,
     window_candidates,
@@ -40,27 +41,23 @@ from fugu.planning.candidates import (
 )
 from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import ANY_TARGET, PolicyHeader, Target, build_window_policy
-from fugu.planning.profiles import Profile, block_ticks
+from fugu.planning.profiles import profile_lengths
 from fugu.planning.question import (
     ChosenStates,
     Cut,
     Progress,
     Question,
-    Sampled,
-    ThreeSets,
     choose_states,
     long_stay,
     merged_states,
     no_progress,
     protected_seconds,
-    sample_states,
-    three_sets,
 )
 from fugu.planning.states import MOST_MISSING, Gaps, gaps_of
 from fugu.planning.true_class import TrueClass, beyond_ceiling, true_class
 from fugu.planning.window_plan import joint_plan, symbol_plan
 from fugu.privacy.chain_class import ChainClassError
-from fugu.privacy.covering_class import CoveringChains, CoveringClass, covering_class, union, widen
+from fugu.privacy.covering_class import CoveringChains, union, widen
 from fugu.recordings.readings import Readings
 
 __all__ = ["AIM", "AutoPlan", "auto_policy", "least_epsilon", "longest_useful", "plan_auto", "too_few"]
@@ -74,8 +71,6 @@ _EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0
 _MOST_CHOICES, _MOST_CANDIDATES, _MOST_STEPS = 4, 4, 8
 _SHOWN_WINDOWS = 48
 _SAFE_SHARE = 0.8
-_RUNS, _ANSWERS = 100, 20_000
-_SetName = Literal["fit", "choose", "test"]
 
 
 class Example(NamedTuple):
@@ -83,13 +78,6 @@ class Example(NamedTuple):
 
     truth: Floats
     released: Floats
-
-
-class _Donors(NamedTuple):
-    """The classes that cover the whole recording of each donor, and the class that covers all donors."""
-
-    covered: tuple[CoveringClass, ...]
-    chains: CoveringChains
 
 
 class AutoPlan(NamedTuple):
@@ -125,90 +113,6 @@ class AutoPlan(NamedTuple):
     left_out: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class _Problem:
-    readings: Readings
-    task: Task
-    states: ChosenStates
-    sets: ThreeSets
-    rng: np.random.Generator
-    profile: Profile | None = None
-    samples_by_stride: dict[int, Sampled] = field(default_factory=dict)
-    donors_by_stride: dict[int, _Donors] = field(default_factory=dict)
-
-    def samples(self, stride: int) -> Sampled:
-        """The states of every `stride`-th tick in three sets, computed once."""
-        if stride not in self.samples_by_stride:
-            self.samples_by_stride[stride] = sample_states(self.readings, self.states, self.sets, stride)
-        return self.samples_by_stride[stride]
-
-    def donors(self, stride: int) -> _Donors:
-        """The classes fitted to every `stride`-th tick, computed once. ChainClassError: a donor tells too little."""
-        if stride not in self.donors_by_stride:
-            samples = self.samples(stride)
-            covered = tuple(covering_class(*cut, len(samples.discretiser.states)) for cut in samples.whole)
-            self.donors_by_stride[stride] = _Donors(covered, union([donor.chains for donor in covered]))
-        return self.donors_by_stride[stride]
-
-    def shares(self, candidate: Candidate, name: _SetName) -> Shares:
-        """The true answers of a candidate's windows in a set of the recording."""
-        cut: Cut = getattr(self.samples(candidate.every), name)
-        assert candidate.window_ticks is not None
-        if self.profile is None:
-            return true_shares(*cut, candidate.window_ticks, candidate.bins)
-        assert candidate.blocks is not None
-        return self.profile.shares(candidate.blocks, cut, getattr(self.sets, name), candidate.window_ticks)
-
-    def score(self, candidate: Candidate, name: _SetName, runs: int | None = None) -> float | None:
-        """The mean absolute error of a candidate in a set; `None` if the set holds no whole answer.
-
-        Noise is drawn `runs` times, by default more often the fewer answers there are.
-        """
-        if candidate.table is not None:
-            samples = self.samples(candidate.every)
-            assessment = candidate.assess(samples, getattr(samples, name), self.rng)
-            return None if assessment is None else assessment.expected_error
-        shares = self.shares(candidate, name)
-        if not len(shares.counts):
-            return None
-        assert candidate.scale is not None
-        runs = runs or max(1, _ANSWERS // len(shares.counts))
-        return shares.error(candidate.scale, candidate.devices, self.rng, runs)
-
-    def outputs(self, candidate: Candidate, cut: Cut, rng: np.random.Generator) -> Outputs:
-        """Simulate the outputs of a device for some states, as attackers see them.
-
-        For a profile these are windows of a block's length with the profile's noise, which are no harder to attack. A
-        tick is in one count with this noise either way, and here fewer other ticks are counted with it.
-        """
-        if candidate.table is not None:
-            return release_symbols(cut.states, candidate.table, rng)
-        length = candidate.window_ticks
-        if candidate.blocks is not None:
-            length = block_ticks(candidate.blocks, max(1, round(DAY / self.readings.period)))
-        assert length is not None
-        assert candidate.scale is not None
-        k = len(candidate.discretiser.states)
-        return release_counts(*cut, length, candidate.scale, candidate.bins, rng, k=k)
-
-    def of_profiles(self) -> _Problem:
-        """Ask the same recording for profiles; each set is in one piece, so that it holds many days.
-
-        Raises:
-            PlanningError: the recording has no times, or the blocks of the day are impossible.
-        """
-        readings, question, counted_states = self.readings, self.task.question, self.states.counted
-        if not readings.timed:
-            raise PlanningError(f"{readings.source} has no steady times: there are no parts of the day to count by")
-        return replace(
-            self,
-            task=self.task._replace(bins=(counted_states,)),
-            sets=three_sets(readings.segments, self.states.baseline_ticks, 1),
-            profile=Profile.of_recording(readings, question, counted_states),
-            samples_by_stride={},
-        )
-
-
 _Choice = tuple[Candidate | None, tuple[Candidate, ...], tuple[str, ...]]
 """The chosen candidate or `None`, all candidates, and the reasons why none was chosen."""
 
@@ -225,33 +129,29 @@ def plan_auto(
     """
     question = replace(question, protect=protected_seconds(question.protect, readings.period))
     progress("states", 0.0)
-    states = choose_states(readings, question)
-    k = len(states.discretiser.states)
-    bins: Bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
-    sets = three_sets(readings.segments, states.baseline_ticks)
-    problem = _Problem(readings, Task(question, bins, readings.period), states, sets, rng)
-    if question.want == "profile":
-        problem = problem.of_profiles()
-    samples = problem.samples(1)
+    problem = Problem(readings, question, choose_states(readings, question), rng)
+    states, daily = problem.states, question.want == "profile"
+    samples = problem.samples(daily=daily)
+    divisions = [*problem.divisions] if daily else [None]
     samples.refuse_constant(readings.source)
     missing = states.discretiser.missing
-    gaps = gaps_of(samples.whole, None if missing is None else k - 1) if readings.missing_share > MOST_MISSING else None
+    missing_state = None if missing is None else len(states.discretiser.states) - 1
+    gaps = gaps_of(samples.whole, missing_state) if readings.missing_share > MOST_MISSING else None
     if question.missing == "ignore" and gaps is not None and gaps.dependent:
         raise PlanningError(
             f"{readings.source}: which ticks are missing depends on states (p = {min(gaps.before, gaps.after):.2g}), "
             "and would tell of them: without --missing ignore, missing is a state that is protected"
         )
-    outcome = _compare(problem, progress)
+    outcome = _compare(problem, divisions, progress)
     progress("error against epsilon", 0.9)
     recommended, reasons = outcome.recommended, outcome.reasons
-    daily = problem.of_profiles() if any(candidate.blocks for candidate in outcome.candidates) else problem
-    curves = tuple(_error_curve(daily if candidate.blocks else problem, candidate) for candidate in outcome.candidates)
+    curves = tuple(_error_curve(problem, candidate) for candidate in outcome.candidates)
     least_useful = None
     if not reasons:
         least_useful = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
     covered = None
     if recommended.chains is not None:
-        donors = problem.donors(recommended.every).covered
+        donors = problem.covered(recommended.every)
         covered = min(donor._replace(chains=recommended.chains).share() for donor in donors)
     return AutoPlan(
         recommended=recommended,
@@ -259,13 +159,13 @@ def plan_auto(
         readings=readings,
         question=question,
         states=states,
-        bins=problem.task.bins,
+        bins=recommended.bins or problem.bins,
         reasons=reasons,
         curves=curves,
         least_epsilon=least_useful,
         too_few=too_few(curves, question) if least_useful is None and not reasons else None,
         example=outcome.example,
-        held_back=outcome.problem.sets.test.rows,
+        held_back=problem.samples(daily=daily or recommended.blocks is not None).sets.test.rows,
         covered=covered,
         stay=long_stay(*samples.joined),
         gaps=gaps,
@@ -274,14 +174,14 @@ def plan_auto(
     )
 
 
-def _left_out_losses(problem: _Problem, candidate: Candidate) -> tuple[float, ...]:
+def _left_out_losses(problem: Problem, candidate: Candidate) -> tuple[float, ...]:
     """For each donor, the epsilon of the recommended plan if made from the other donors' class, equally widened."""
     if candidate.kind == "none" or candidate.chains is None:
         return ()
-    donors, joint_class = problem.donors(candidate.every)
+    donors = problem.covered(candidate.every)
     if len(donors) < 2:
         return ()
-    widening = max(1.0, math.sqrt(candidate.chains.odds_bound / joint_class.odds_bound))
+    widening = max(1.0, math.sqrt(candidate.chains.odds_bound / problem.chains(candidate.every).odds_bound))
     losses = []
     for donor in donors:
         other_class = union([other.chains for other in donors if other is not donor])
@@ -297,33 +197,31 @@ def _left_out_losses(problem: _Problem, candidate: Candidate) -> tuple[float, ..
 
 
 class _Outcome(NamedTuple):
-    """A choice after it was judged on the third set of its problem."""
+    """A choice after it was judged on the third set."""
 
-    problem: _Problem
     recommended: Candidate
     candidates: tuple[Candidate, ...]
     reasons: tuple[str, ...]
     example: Example | None
 
 
-def _compare(problem: _Problem, progress: Progress) -> _Outcome:
+def _compare(problem: Problem, divisions: Sequence[DayBlocks | None], progress: Progress) -> _Outcome:
     """Compare and judge candidates; if none is useful and the question is open, compare profiles as well."""
     progress("the class of chains", 0.1)
-    question = problem.task.question
+    question = problem.question
     try:
-        chains = problem.donors(1).chains
+        chains = problem.chains()
     except ChainClassError as error:
         progress("the third set", 0.7)
         return _outcome(problem, None, (None, (), (str(error),)))
     progress("candidates, and attackers on the first set", 0.15)
-    choice = _choice(problem, chains)
+    choice = _choice(problem, chains, divisions)
     progress("the third set", 0.7)
     outcome = _outcome(problem, chains, choice)
     is_chosen_by_user = question.want is not None or question.window is not None
     if is_chosen_by_user or outcome.recommended.kind != "none" or not problem.readings.timed:
         return outcome
-    day_problem = problem.of_profiles()
-    profiles = _outcome(day_problem, chains, _choice(day_problem, chains))
+    profiles = _outcome(problem, chains, _choice(problem, chains, [*problem.divisions]))
     candidates = outcome.candidates + profiles.candidates
     if profiles.recommended.kind != "none":
         return profiles._replace(candidates=candidates)
@@ -331,17 +229,11 @@ def _compare(problem: _Problem, progress: Progress) -> _Outcome:
     return outcome._replace(candidates=candidates, reasons=outcome.reasons + profile_reasons)
 
 
-def _choice(problem: _Problem, chains: CoveringChains) -> _Choice:
-    """Choose the best candidate; of profiles, one with the finest parts of the day that are useful.
-
-    Coarser parts are compared only if no finer ones are useful.
-    """
-    if (profile := problem.profile) is None:
-        return _best_choice(problem, chains)
+def _choice(problem: Problem, chains: CoveringChains, divisions: Iterable[DayBlocks | None]) -> _Choice:
+    """Choose the best candidate by the first of some divisions of the day that has one; `None` is for windows."""
     rivals, reasons = tuple[Candidate, ...](), dict[str, None]()
-    for blocks, block_of_tick in profile.block_of_ticks.items():
-        division = profile._replace(block_of_ticks={blocks: block_of_tick})
-        leader, candidates, refusals = _best_choice(replace(problem, profile=division), chains)
+    for blocks in divisions:
+        leader, candidates, refusals = _best_choice(problem, chains, blocks)
         rivals += candidates
         if leader is not None:
             return leader, rivals, ()
@@ -349,13 +241,13 @@ def _choice(problem: _Problem, chains: CoveringChains) -> _Choice:
     return None, rivals, tuple(reasons)
 
 
-def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
+def _outcome(problem: Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
     """Judge a choice on the third set; `chains` is the class that is reported if no candidate was chosen."""
     pick, rivals, reasons = choice
     example = None
-    recommended = no_candidate(problem.samples(1).discretiser, chains, problem.task.question)
+    recommended = no_candidate(problem.states.discretiser, chains, problem.question)
     candidates = tuple(
-        replace(candidate, held_back_error=problem.score(candidate, "test", _RUNS)) for candidate in rivals
+        replace(candidate, held_back_error=problem.score(candidate, "test", RUNS)) for candidate in rivals
     )
     if pick is not None:
         outcome, failures = _judge(problem, pick)
@@ -366,7 +258,7 @@ def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) 
             noisy_truth = noisy_shares(shares, outcome.scale, outcome.devices, problem.rng, 1)[0]
             example = Example(shares.truth[-_SHOWN_WINDOWS:], noisy_truth[-_SHOWN_WINDOWS:])
         candidates = tuple(outcome if candidate.same_release(outcome) else candidate for candidate in candidates)
-    return _Outcome(problem, recommended, candidates, reasons, example)
+    return _Outcome(recommended, candidates, reasons, example)
 
 
 def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
@@ -387,48 +279,44 @@ def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
         return 0
 
 
-def _windows(problem: _Problem, chains: CoveringChains, lengths: list[int]) -> tuple[Candidate, ...]:
-    samples = problem.samples(1)
+def _windows(
+    problem: Problem, chains: CoveringChains, lengths: Sequence[int], blocks: DayBlocks | None
+) -> tuple[Candidate, ...]:
     try:
-        if problem.profile is not None:
-            return tuple(problem.profile.candidates(problem.task, samples, problem.sets, chains, lengths))
-        moments, recording_moments = None, problem.readings.moments
-        if problem.readings.steady and recording_moments is not None:
-            moments = recording_moments[problem.sets.fit.rows], recording_moments[problem.sets.choose.rows]
-        return tuple(window_candidates(problem.task, samples, chains, lengths, moments))
+        return tuple(window_candidates(problem, chains, lengths, blocks))
     except FuguError:
         return ()  # no noise is enough for this class: nothing can be compared
 
 
-def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
+def _symbols(problem: Problem, lengths: list[int]) -> tuple[Candidate, ...]:
     """Symbol candidates for each stride at which a class can be fitted; shares over the best of the `lengths`."""
     candidates = []
     for stride in _TICK_STRIDES:
         allowed_lengths = [length for length in lengths if length >= 10 * stride]
         try:
-            chains = problem.donors(stride).chains
-            candidates.append(best_symbols(problem.task, problem.samples(stride), chains, allowed_lengths, problem.rng))
+            candidates.append(best_symbols(problem, stride, problem.chains(stride), allowed_lengths))
         except FuguError:
             continue  # too few readings are left at this period, or no noise is enough
     return tuple(candidate for candidate in candidates if candidate is not None)
 
 
-def _best_choice(problem: _Problem, chains: CoveringChains) -> _Choice:
+def _best_choice(problem: Problem, chains: CoveringChains, blocks: DayBlocks | None) -> _Choice:
     """Choose the best candidate that attackers do not refute on the first set; if they refute all, widen the class.
 
-    A longer window often costs less than a wider class, so the next best candidates are tried first.
+    Candidates are windows and symbols, or profiles by `blocks`. A longer window often costs less than a wider class, so
+    the next best candidates are tried first.
 
     Raises:
         PlanningError: the window length that is asked for is out of range.
     """
-    question, readings, profile = problem.task.question, problem.readings, problem.profile
-    if profile is None:
+    question, readings = problem.question, problem.readings
+    if blocks is None:
         lengths = window_lengths(readings.period, readings.steady, question)
     else:
-        lengths = profile.lengths(question, readings.period)
-    windows = () if question.want == "now" else _windows(problem, chains, lengths)
+        lengths = profile_lengths(question, readings.period)
+    windows = () if question.want == "now" else _windows(problem, chains, lengths, blocks)
     symbols: tuple[Candidate, ...] = ()
-    if profile is None:
+    if blocks is None:
         symbols = _symbols(problem, [window.window_ticks for window in windows if window.window_ticks is not None])
     reason = f"no window of {SHORTEST} ticks or more is known within the latency that is asked for"
     if lengths:
@@ -445,17 +333,16 @@ def _best_choice(problem: _Problem, chains: CoveringChains) -> _Choice:
         if widened_class.chains is None:
             return None, candidates, (widened_class.reason,)
         if leader.kind == "windows":
-            windows = _windows(problem, widened_class.chains, lengths)
+            windows = _windows(problem, widened_class.chains, lengths, blocks)
         else:
-            samples, length = problem.samples(leader.every), leader.window_ticks or 0
-            new_symbols = best_symbols(problem.task, samples, widened_class.chains, [length], problem.rng)
+            new_symbols = best_symbols(problem, leader.every, widened_class.chains, [leader.window_ticks or 0])
             symbols = tuple(new_symbols if new_symbols and symbol is leader else symbol for symbol in symbols)
     return None, windows + symbols, ("no class was found whose best answer passes its attackers",)
 
 
-def _try_class(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClass:
+def _try_class(problem: Problem, candidate: Candidate, most_steps: int) -> TrueClass:
     """Attack a candidate's releases of the first set, and widen its class until it passes, in `most_steps` attempts."""
-    fit = problem.samples(candidate.every).fit
+    fit = problem.samples_of(candidate).fit
     assert candidate.chains is not None
 
     def draw_outputs(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
@@ -493,14 +380,14 @@ def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candid
     )
 
 
-def _judge(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
+def _judge(problem: Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
     """Attack a candidate on the third set, by habit learners on all sets. Return it, and the reasons that refute it."""
-    test_cut = problem.samples(candidate.every).test
+    test_cut = problem.samples_of(candidate).test
     outputs = problem.outputs(candidate, test_cut, problem.rng)
     attacks = attack(*test_cut, outputs, candidate.epsilon)
     outcome = replace(
         candidate,
-        held_back_error=problem.score(candidate, "test", _RUNS),
+        held_back_error=problem.score(candidate, "test", RUNS),
         attack=attacks[0],
         known_chain=next((attack for attack in attacks if attack.attacker == "forward-backward"), None),
         learners=tuple(_learner_attacks(problem, candidate)),
@@ -517,7 +404,7 @@ def _judge(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[st
     return outcome, (*failures, *beyond_ceiling(attacks))
 
 
-def _learner_attacks(problem: _Problem, candidate: Candidate) -> Iterator[Attack]:
+def _learner_attacks(problem: Problem, candidate: Candidate) -> Iterator[Attack]:
     """Attack the whole recording by attackers who learn habits; yield the one with the largest change, per draw."""
     recording = problem.samples(candidate.every).joined
     [rng] = problem.rng.spawn(1)  # so that later draws do not depend on these
@@ -527,9 +414,9 @@ def _learner_attacks(problem: _Problem, candidate: Candidate) -> Iterator[Attack
         yield max(attacks, key=lambda attack: attack.furthest or 0.0)
 
 
-def _stretch_attack(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Outputs) -> StretchAttack | None:
+def _stretch_attack(problem: Problem, candidate: Candidate, cut: Cut, outputs: Outputs) -> StretchAttack | None:
     """The attack on protected stretches whose odds moved furthest; `None` for single ticks, and for profiles."""
-    if problem.profile is not None:
+    if candidate.blocks is not None:
         return None
     step, stretch_ticks = problem.readings.period * candidate.every, candidate.stretch_ticks
     if stretch_ticks == 1 or max(stretch_ticks, candidate.window_ticks or 1) > MOST_FOLLOWED:
@@ -540,7 +427,7 @@ def _stretch_attack(problem: _Problem, candidate: Candidate, cut: Cut, outputs: 
     return max(attacks, key=lambda stretch_attack: stretch_attack.furthest, default=None)
 
 
-def _error_curve(problem: _Problem, candidate: Candidate) -> Curve:
+def _error_curve(problem: Problem, candidate: Candidate) -> Curve:
     points = []
     assert candidate.chains is not None
     for epsilon in sorted({*_EPSILONS, candidate.epsilon}):
@@ -548,8 +435,8 @@ def _error_curve(problem: _Problem, candidate: Candidate) -> Curve:
             release = candidate.planned(candidate.chains, epsilon)
         except FuguError:
             continue  # no noise is enough for so small an epsilon
-        if problem.profile is not None:
-            error = problem.score(release, "fit", _RUNS)
+        if candidate.blocks is not None:
+            error = problem.score(release, "fit", RUNS)
         elif (error := problem.score(release, "choose")) is None:
             error = problem.score(release, "fit")
         points.append((epsilon, error or 0.0))
@@ -599,5 +486,5 @@ def auto_policy(plan: AutoPlan, target: Target = ANY_TARGET) -> Policy:
     promise = candidate.chains, candidate.epsilon, candidate.adversary
     if candidate.table is not None:
         return build_window_policy(symbol_plan(*promise, candidate.stretch_ticks), header)
-    window = candidate.window if candidate.blocks is None else Profile.window(candidate, target.epoch)
-    return build_window_policy(joint_plan(*promise, [window], stretch_ticks=candidate.stretch_ticks), header)
+    windows = [candidate.window(target.epoch)]
+    return build_window_policy(joint_plan(*promise, windows, stretch_ticks=candidate.stretch_ticks), header)

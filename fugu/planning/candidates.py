@@ -1,17 +1,18 @@
-"""Candidates for an answer to a question: windows of several lengths, and symbols at several periods.
+"""Candidates for an answer to a question: windows and profiles of several lengths, symbols at several periods.
 
 A candidate is planned for a class of chains, and judged on a second set of the recording. It is judged by the error of
 its answers, the error of always guessing, its latency, and its traffic. Shares are estimated from randomised symbols by
-inverting the noise.
+inverting the noise. A profile is compared with guessing one share for all parts of the day, which needs no knowledge of
+the habit; it is useful if it tells the parts apart.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from fugu.attackers.evaluation import Attack, mean_transitions
-from fugu.attackers.outputs import release_symbols
+from fugu.attackers.outputs import Outputs, release_counts, release_symbols
 from fugu.attackers.stretches import StretchAttack
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.inference import filter_beliefs
@@ -32,36 +33,50 @@ from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import UsefulFor
-from fugu.contract.queries import EACH
+from fugu.contract.queries import EACH, Query
 from fugu.contract.stretches import StretchBound
 from fugu.planning.answers import Shares, group_error, true_shares
 from fugu.planning.errors import PlanningError
-from fugu.planning.question import Cut, Question, Sampled, Want, frame_ticks
+from fugu.planning.profiles import block_ticks, blocks_of_ticks, profile_blocks, profile_shares
+from fugu.planning.question import (
+    MOST_TURNS,
+    ChosenStates,
+    Cut,
+    Question,
+    Sampled,
+    Want,
+    frame_ticks,
+    sample_states,
+    three_sets,
+)
 from fugu.planning.window_plan import WantedWindow, joint_plan, symbol_plan
-from fugu.privacy.covering_class import CoveringChains
+from fugu.privacy.covering_class import CoveringChains, CoveringClass, covering_class, union
+from fugu.recordings.readings import Readings
 
 __all__ = [
     "LEAST_JUDGED",
+    "RUNS",
     "SHORTEST",
     "Bins",
     "Candidate",
     "Curve",
-    "Task",
+    "Problem",
+    "SetName",
     "best_symbols",
     "no_candidate",
     "traffic",
     "wanted_window",
     "window_candidates",
     "window_lengths",
-    "window_message",
     "window_scale",
 ]
 
 Kind = Literal["windows", "symbols", "points", "none"]
 Bins = tuple[tuple[int, ...], ...]
 """Sets of states whose shares are asked for: a single set, or a set for each state."""
-WINDOW = "share"
-"""The name of a plan's window in its policy."""
+SetName = Literal["fit", "choose", "test"]
+_WINDOW, _PROFILE = "share", "profile"
+"""The names of a plan's window and of its profile in a policy."""
 SHORTEST = 10
 """The ticks of the shortest window that is compared."""
 
@@ -71,7 +86,9 @@ _TIMES = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 8 * 3600, 
 _LEAST_WINDOWS = 2
 LEAST_JUDGED = 4
 """The least number of answers by which a candidate can be called useful."""
-_RUNS, _ANSWERS = 100, 20_000
+RUNS = 100
+"""The draws of the noise of windows, if a set holds many answers."""
+_ANSWERS = 20_000
 _SYMBOL_RUNS, _BLOCKS, _GROUPS = 20, 8, 400
 _CONFIDENCE = 0.95
 _RELEASE_FIELDS = ("kind", "answers", "window_ticks", "every", "devices", "scale", "table", "discretiser", "blocks")
@@ -163,10 +180,13 @@ class Candidate:
         useful_as: dict[str, UsefulFor] = {"now": "state", "place": "place"}
         return useful_as.get(self.answers, "share")
 
-    @property
-    def window(self) -> WantedWindow:
-        """The window that the candidate releases."""
-        return wanted_window(self.window_ticks or SHORTEST, self.bins)
+    def window(self, epoch: float | None = None) -> WantedWindow:
+        """The window or profile of a policy; a profile has its zone's transitions from `epoch` on (default: now)."""
+        window = wanted_window(self.window_ticks or SHORTEST, self.bins)
+        if self.blocks is None:
+            return window
+        query = Query("profile", blocks=profile_blocks(f"{self.blocks.seconds}s/{self.blocks.zone}", epoch))
+        return window._replace(name=_PROFILE, query=query)
 
     def planned(self, chains: CoveringChains, epsilon: float) -> Candidate:
         """Copy the candidate with the noise for a class and an epsilon. FuguError: no noise is enough."""
@@ -178,21 +198,9 @@ class Candidate:
         """Bound the candidate's loss about stretches for readings of a class. GuaranteeError: there is no bound."""
         outputs = StreamOutputs(self.table)
         if self.scale is not None:
-            outputs = StreamOutputs(None, (self.window.window(self.scale),))
+            window = wanted_window(self.window_ticks or SHORTEST, self.bins)
+            outputs = StreamOutputs(None, (window.window(self.scale),))
         return outputs.bound(chains, self.adversary, chains.ratio_loss(*outputs.ratios, self.adversary).epsilon)
-
-    def judged_by(
-        self, judged: Shares, shares: Shares, devices: int, rng: np.random.Generator, answers: int
-    ) -> Candidate:
-        """Judge windows of some devices: by the shares `judged`, of so many answers, and for the 95 % error by all."""
-        assert self.scale is not None
-        _, noise_95 = group_error(self.scale, shares.length, devices)
-        return replace(
-            self,
-            devices=devices,
-            expected_error=judged.error(self.scale, devices, rng, max(_RUNS, _ANSWERS // answers)),
-            error_95=min(1.0, noise_95 + float(shares.bias.max())),
-        )
 
     def assess(self, samples: Sampled, choice: Cut, rng: np.random.Generator) -> Assessment | None:
         """Assess the symbols on a set, for the state now or for shares; `None` if there are too few windows."""
@@ -220,26 +228,113 @@ class Curve(NamedTuple):
     points: tuple[tuple[float, float], ...]
 
 
-class Task(NamedTuple):
-    """The task of candidates: a question, the sets of states that it asks for, and seconds between readings."""
+@dataclass(frozen=True)
+class Problem:
+    """A question about a recording, with the states that answer it; candidates are planned and judged by it."""
 
+    readings: Readings
     question: Question
-    bins: Bins
-    period: float
+    states: ChosenStates
+    rng: np.random.Generator
+    known_samples: dict[tuple[int, bool], Sampled] = field(default_factory=dict)
+    known_classes: dict[int, tuple[CoveringClass, ...]] = field(default_factory=dict)
 
-    def planned(self, kind: Kind, samples: Sampled, chains: CoveringChains) -> Candidate:
+    @property
+    def bins(self) -> Bins:
+        """The sets of states that windows count."""
+        states = self.states
+        return tuple((x,) for x in range(len(states.discretiser.states))) if states.histogram else (states.counted,)
+
+    @cached_property
+    def divisions(self) -> dict[DayBlocks, Ints]:
+        """The block of each tick (n,) for each division of the day. PlanningError: there are no such blocks."""
+        return blocks_of_ticks(self.readings, self.question)
+
+    def samples(self, every: int = 1, *, daily: bool = False) -> Sampled:
+        """The states of every so many ticks in three sets, computed once; `daily` ones are in one piece, of many days.
+
+        Raises:
+            TooShortError: the recording has too few ticks.
+        """
+        if (every, daily) not in self.known_samples:
+            readings, states = self.readings, self.states
+            sets = three_sets(readings.segments, states.baseline_ticks, 1 if daily else MOST_TURNS)
+            self.known_samples[every, daily] = sample_states(readings, states, sets, every)
+        return self.known_samples[every, daily]
+
+    def samples_of(self, candidate: Candidate) -> Sampled:
+        """The states from which a candidate is released."""
+        return self.samples(candidate.every, daily=candidate.blocks is not None)
+
+    def covered(self, every: int) -> tuple[CoveringClass, ...]:
+        """The class of each donor, fitted to every so many ticks, computed once. ChainClassError: too few steps."""
+        if every not in self.known_classes:
+            samples = self.samples(every)
+            k = len(samples.discretiser.states)
+            self.known_classes[every] = tuple(covering_class(*cut, k) for cut in samples.whole)
+        return self.known_classes[every]
+
+    def chains(self, every: int = 1) -> CoveringChains:
+        """The class that covers the whole recordings of all donors; errors as for `covered`."""
+        return union([donor.chains for donor in self.covered(every)])
+
+    def planned(self, kind: Kind, chains: CoveringChains, every: int = 1, blocks: DayBlocks | None = None) -> Candidate:
         """A candidate of a kind with its noise, but without errors yet. FuguError: no noise is enough."""
+        bins = self.bins if blocks is None else (self.states.counted,)
         release = no_candidate(
-            samples.discretiser,
+            self.samples(every).discretiser,
             chains,
             self.question,
             kind=kind,
-            answers="histogram" if len(self.bins) > 1 else "share",
-            every=samples.every,
-            bins=self.bins,
-            stretch_ticks=self.question.ticks(self.period * samples.every),
+            answers="profile" if blocks is not None else "histogram" if len(bins) > 1 else "share",
+            every=every,
+            bins=bins,
+            blocks=blocks,
+            stretch_ticks=self.question.ticks(self.readings.period * every),
         )
         return release.planned(chains, self.question.epsilon)
+
+    def shares(self, candidate: Candidate, name: SetName) -> Shares:
+        """The true answers of a candidate's windows in a set of the recording."""
+        samples, length = self.samples_of(candidate), candidate.window_ticks
+        cut: Cut = getattr(samples, name)
+        assert length is not None
+        if (blocks := candidate.blocks) is None:
+            return true_shares(*cut, length, candidate.bins)
+        block_of_tick = self.divisions[blocks][getattr(samples.sets, name).rows]
+        return profile_shares(cut, blocks, block_of_tick, self.states.counted, length)
+
+    def score(self, candidate: Candidate, name: SetName, runs: int | None = None) -> float | None:
+        """The mean absolute error of a candidate in a set; `None` if the set holds no whole answer.
+
+        Noise is drawn `runs` times, by default more often the fewer answers there are.
+        """
+        if candidate.table is not None:
+            samples = self.samples(candidate.every)
+            assessment = candidate.assess(samples, getattr(samples, name), self.rng)
+            return None if assessment is None else assessment.expected_error
+        shares = self.shares(candidate, name)
+        if not len(shares.counts):
+            return None
+        assert candidate.scale is not None
+        runs = runs or max(1, _ANSWERS // len(shares.counts))
+        return shares.error(candidate.scale, candidate.devices, self.rng, runs)
+
+    def outputs(self, candidate: Candidate, cut: Cut, rng: np.random.Generator) -> Outputs:
+        """Simulate the outputs of a device for some states, as attackers see them.
+
+        For a profile these are windows of a block's length with the profile's noise, which are no harder to attack. A
+        tick is in one count with this noise either way, and here fewer other ticks are counted with it.
+        """
+        if candidate.table is not None:
+            return release_symbols(cut.states, candidate.table, rng)
+        length = candidate.window_ticks
+        if candidate.blocks is not None:
+            length = block_ticks(candidate.blocks, max(1, round(DAY / self.readings.period)))
+        assert length is not None
+        assert candidate.scale is not None
+        k = len(candidate.discretiser.states)
+        return release_counts(*cut, length, candidate.scale, candidate.bins, rng, k=k)
 
 
 def window_lengths(period_seconds: float, steady: bool, question: Question) -> list[int]:
@@ -262,7 +357,7 @@ def window_lengths(period_seconds: float, steady: bool, question: Question) -> l
 
 def wanted_window(length: int, bins: Bins) -> WantedWindow:
     """The window of a plan for shares of the sets `bins`."""
-    return WantedWindow(WINDOW, length, EACH if len(bins) > 1 else bins[0])
+    return WantedWindow(_WINDOW, length, EACH if len(bins) > 1 else bins[0])
 
 
 @lru_cache(maxsize=64)  # windows of all lengths share the noise
@@ -273,68 +368,79 @@ def window_scale(chains: CoveringChains, epsilon: float, adversary: Adversary, b
 
 
 def window_candidates(
-    task: Task,
-    samples: Sampled,
-    chains: CoveringChains,
-    lengths: Sequence[int],
-    moments: tuple[Floats, Floats] | None = None,
+    problem: Problem, chains: CoveringChains, lengths: Sequence[int], blocks: DayBlocks | None = None
 ) -> list[Candidate]:
-    """Window candidates of several lengths, for one device and for the group; too long windows are left out.
+    """Windows of several lengths, or profiles by `blocks`, for one device and for the group.
 
-    `moments` holds the times of the ticks of the first two sets, so that devices of a group share the time of day.
+    Lengths of which the recording holds too few windows are left out.
 
     Raises:
         FuguError: no noise is enough.
     """
-    release, candidates = task.planned("windows", samples, chains), []
+    release, candidates = problem.planned("windows", chains, blocks=blocks), []
+    period, moments = problem.readings.period, problem.readings.moments
+    scale = release.scale
+    assert scale is not None
     for length in lengths:
-        fit, choice = (true_shares(*cut, length, task.bins) for cut in (samples.fit, samples.choose))
-        if not len(fit.counts) or len(fit.counts) + len(choice.counts) < _LEAST_WINDOWS:
+        window = replace(release, window_ticks=length)
+        fit, choice = problem.shares(window, "fit"), problem.shares(window, "choose")
+        shares = fit.joined(choice)
+        if not len(fit.counts) or (blocks is None and len(shares.counts) < _LEAST_WINDOWS):
             continue
-        all_shares = fit.joined(choice)
-        judged_shares = choice if len(choice.counts) >= _LEAST_WINDOWS else all_shares
-        message = partial(window_message, WINDOW, length, len(task.bins))
-        seconds, times = length * task.period, None
-        if moments is not None:
-            fit_times, choice_times = (
-                np.rint(tick_times[shares.first] % DAY / seconds).astype(np.int64) % max(1, round(DAY / seconds))
-                for tick_times, shares in zip(moments, (fit, choice), strict=True)
-            )
-            times = fit_times, np.concatenate([fit_times, choice_times])
-        for devices in sorted({1, task.question.devices}):
+        name, judged_shares, seconds, times = _PROFILE, shares, length * period, None
+        answers = drawn_answers = shares.counts.size
+        if blocks is None:
+            name, judged_shares = _WINDOW, choice if len(choice.counts) >= _LEAST_WINDOWS else shares
+            answers, drawn_answers = len(shares.counts), len(judged_shares.counts)
+            if problem.readings.steady and moments is not None:  # devices of a group share the time of day
+                sets = problem.samples().sets
+                fit_times, choice_times = (
+                    np.rint(moments[part.rows][windows.first] % DAY / seconds).astype(np.int64)
+                    % max(1, round(DAY / seconds))
+                    for part, windows in ((sets.fit, fit), (sets.choose, choice))
+                )
+                times = fit_times, np.concatenate([fit_times, choice_times])
+        runs = max(RUNS, _ANSWERS // drawn_answers)
+        for devices in sorted({1, problem.question.devices}):
             rng = np.random.default_rng(length)
+            _, noise_95 = group_error(scale, shares.length, devices)
             candidates.append(
                 replace(
-                    release.judged_by(judged_shares, all_shares, devices, rng, len(judged_shares.counts)),
-                    window_ticks=length,
-                    guess_error=guess_error(fit.truth, all_shares.truth, devices, rng, times),
-                    judged=len(all_shares.counts),
-                    **traffic(seconds, seconds, message, devices),
+                    window,
+                    devices=devices,
+                    expected_error=judged_shares.error(scale, devices, rng, runs),
+                    error_95=min(1.0, noise_95 + float(shares.bias.max())),
+                    guess_error=guess_error(fit.truth, shares.truth, devices, rng, times)
+                    if blocks is None
+                    else float(np.abs(shares.truth - np.median(fit.truth)).mean()),
+                    judged=answers,
+                    **traffic(
+                        seconds, seconds, partial(_window_message, name, length, shares.counts.shape[1]), devices
+                    ),
                 )
             )
     return candidates
 
 
-def best_symbols(
-    task: Task, samples: Sampled, chains: CoveringChains, lengths: Sequence[int], rng: np.random.Generator
-) -> Candidate | None:
+def best_symbols(problem: Problem, every: int, chains: CoveringChains, lengths: Sequence[int]) -> Candidate | None:
     """The best symbol candidate at one period: for the state now, or for shares over the best of the `lengths`.
 
     Return `None` if no length has enough windows. `lengths` are in ticks of the recording. ChainClassError: no noise
     is enough.
     """
-    seconds = task.period * samples.every
-    ticks = frame_ticks(task.question.gathering_seconds, seconds)
-    release, candidates = replace(task.planned("symbols", samples, chains), devices=1), []
+    samples, period = problem.samples(every), problem.readings.period
+    ticks = frame_ticks(problem.question.gathering_seconds, period * every)
+    release, candidates = replace(problem.planned("symbols", chains, every), devices=1), []
     assert release.table is not None
     message = partial(_symbol_message, ticks, release.table.symbols)
-    wants_state_now = task.question.want == "now"
+    wants_state_now = problem.question.want == "now"
     lengths_or_none: Sequence[int | None] = (None,) if wants_state_now else lengths
     for length in lengths_or_none:
         candidate = replace(release, answers="now" if wants_state_now else release.answers, window_ticks=length)
-        if (errors := candidate.assess(samples, samples.choose, rng)) is not None:
-            latency = ticks * seconds + (length or 0) * task.period
-            candidates.append(replace(candidate, **errors._asdict(), **traffic(ticks * seconds, latency, message, 1)))
+        if (errors := candidate.assess(samples, samples.choose, problem.rng)) is not None:
+            gathering = ticks * period * every
+            latency = gathering + (length or 0) * period
+            candidates.append(replace(candidate, **errors._asdict(), **traffic(gathering, latency, message, 1)))
     return min(candidates, key=attrgetter("relative_error"), default=None)
 
 
@@ -343,7 +449,7 @@ def traffic(message_seconds: float, latency: float, message: Callable[[], bytes]
     return {"latency_seconds": latency, "messages_per_day": devices * DAY / message_seconds, "message": message}
 
 
-def window_message(name: str, ticks: int, bin_count: int) -> bytes:
+def _window_message(name: str, ticks: int, bin_count: int) -> bytes:
     """Encode an example message of a window with a number of counts."""
     return WindowFrame(1, name, -1, 0, 0, ticks, ticks, (0,) * bin_count).encode()
 

@@ -37,6 +37,7 @@ from fugu.recordings.table import Table
 
 __all__ = [
     "LATENCY_SECONDS",
+    "MOST_TURNS",
     "ChosenStates",
     "Cut",
     "Part",
@@ -410,7 +411,8 @@ BASELINES_APART = 10
 """The number of baselines between blocks of two sets: a running mean retains e^-10 of the earlier block."""
 _LEAST_APART = 300
 _SHARES = (0.5, 0.15, 0.35)
-_MOST_TURNS = 5
+MOST_TURNS = 5
+"""The most blocks of a set."""
 _MOST_LOST = 0.4
 _LONG_BLOCK = 1_500
 """Blocks take turns only if the shortest ones have this many ticks, so that long windows fit."""
@@ -437,7 +439,7 @@ def apart_ticks(baseline_ticks: int) -> int:
     return max(BASELINES_APART * baseline_ticks, _LEAST_APART)
 
 
-def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = _MOST_TURNS) -> ThreeSets:
+def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = MOST_TURNS) -> ThreeSets:
     """Cut a recording into three sets whose blocks take turns; `segments` (n,) are equal within a stretch without gaps.
 
     Each set has at most `most_turns` blocks; a single block leaves room for the longest windows.
@@ -489,13 +491,14 @@ class Cut(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """The states of a recording, one per `every` ticks, in three sets.
+    """The states of a recording, one per `every` ticks, in three sets of its ticks.
 
     `whole` holds all states of each donor; the class of chains covers these.
     """
 
     every: int
     discretiser: Discretiser
+    sets: ThreeSets
     whole: tuple[Cut, ...]
     fit: Cut
     choose: Cut
@@ -540,4 +543,4 @@ def sample_states(readings: Readings, choice: ChosenStates, sets: ThreeSets, tic
     selected_rows = np.flatnonzero(is_selected)
     donor_rows = np.split(selected_rows, np.searchsorted(selected_rows, readings.starts[1:]))
     whole = tuple(Cut(states[selected_rows], readings.segments[selected_rows]) for selected_rows in donor_rows)
-    return Sampled(tick_stride, discretiser, whole, *map(cut_set, sets))
+    return Sampled(tick_stride, discretiser, sets, whole, *map(cut_set, sets))

@@ -14,11 +14,12 @@ import pytest
 
 from fugu.library.auto_words import auto_document, verdict
 from fugu.library.plan_page import plan_page
+from fugu.library.plans import Plan
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import Target
-from fugu.planning.profiles import Profile
-from fugu.planning.question import Cut, Part, Question
+from fugu.planning.profiles import blocks_of_ticks, profile_shares
+from fugu.planning.question import Cut, Question
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Readings, join_readings, read_readings
 
@@ -42,12 +43,11 @@ def test_shares_of_blocks_are_those_of_the_local_times() -> None:
     """By zoneinfo, over weeks in which the clock changes; a tick without a state is in no share."""
     readings, zone = habit(), ZoneInfo("Europe/Berlin")
     assert readings.moments is not None
-    profile = Profile.of_recording(readings, Question(blocks="6h/Europe/Berlin"), (1,))
+    [(parts, block_of_tick)] = blocks_of_ticks(readings, Question(blocks="6h/Europe/Berlin")).items()
     states = np.where(np.arange(len(readings.segments)) % 50 == 7, -1, np.asarray(readings.values)).astype(np.int64)
     rows = np.arange(100, 3000)
-    [parts] = profile.block_of_ticks
-    cut, part = Cut(states[rows], readings.segments[rows]), Part(rows, readings.segments[rows])
-    shares = profile.shares(parts, cut, part, 48 * 20)
+    cut = Cut(states[rows], readings.segments[rows])
+    shares = profile_shares(cut, parts, block_of_tick[rows], (1,), 48 * 20)
     blocks = [datetime.fromtimestamp(moment, zone).hour // 6 for moment in readings.moments.tolist()]
     assert shares.counts.shape == (3, 4)
     assert shares.length == 240
@@ -113,11 +113,30 @@ def test_coarser_parts_are_tried_where_parts_of_four_hours_are_of_no_use() -> No
 
 
 def test_parts_of_a_zone_are_those_of_every_usual_length() -> None:
-    profile = Profile.of_recording(habit(2), Question(blocks="/Europe/Berlin"), (1,))
-    assert [(place.seconds // 3600, place.zone) for place in profile.block_of_ticks] == [
+    block_of_ticks = blocks_of_ticks(habit(2), Question(blocks="/Europe/Berlin"))
+    assert [(place.seconds // 3600, place.zone) for place in block_of_ticks] == [
         (h, "Europe/Berlin") for h in (4, 6, 8)
     ]
-    assert {len(block_of_ticks) for block_of_ticks in profile.block_of_ticks.values()} == {96}
+    assert {len(ticks) for ticks in block_of_ticks.values()} == {96}
+
+
+@pytest.mark.long
+def test_a_picture_of_a_profile_has_a_line_for_each_part_of_the_day(profile_plan: AutoPlan) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    assert profile_plan.recommended.blocks is not None
+    labels = [line.get_label() for line in Plan(profile_plan, None, Target()).plot().lines]
+    assert labels == [f"released: {label}" for label in profile_plan.recommended.blocks.labels]
+
+
+def test_a_profile_of_several_states_counts_them_together_in_its_pictures() -> None:
+    """Nobody asked for a profile: without it the answer is the share of each state."""
+    levels = np.asarray(habit().values) * (1 + np.random.default_rng(2).integers(0, 2, len(habit().values)))
+    readings = habit()._replace(values=levels, kind="levels")
+    plan = plan_auto(readings, Question(epsilon=3.0), np.random.default_rng(1))
+    assert plan.recommended.blocks is not None
+    assert plan.bins == ((1, 2),)
+    assert plan_page(plan).count("the share of 0") == 0
 
 
 def test_a_recording_without_times_has_no_parts_of_the_day() -> None:
