@@ -3,7 +3,7 @@
 A candidate is planned for a class of chains, and judged on a second set of the recording. It is judged by the error of
 its answers, the error of always guessing, its latency, and its traffic. Shares are estimated from randomised symbols by
 inverting the noise. A profile is compared with guessing one share for all parts of the day, which needs no knowledge of
-the habit; it is useful if it tells the parts apart.
+habits. It is useful if it tells the parts apart.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class Problem:
         return blocks_of_ticks(self.readings, self.question)
 
     def samples(self, every: int = 1, *, daily: bool = False) -> Sampled:
-        """The states of every so many ticks in three sets, computed once; `daily` ones are in one piece, of many days.
+        """The states of every so many ticks in three sets, computed once; each set is in one piece if `daily`.
 
         Raises:
             TooShortError: the recording has too few ticks.
