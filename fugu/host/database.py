@@ -9,6 +9,8 @@ SQLite computes from all others whenever a row is written. A view, `intact_TABLE
 more, `is_intact`: to read this column of a row that does not match its checksum is an error. Statements that decide
 anything, or hand something on, read one view each, and `Database.execute` adds the column to them. It is no condition
 of the view: SQLite would compute it from the columns that a statement asks for in place of the stored ones.
+
+All tables are strict: a column takes only values of its type.
 """
 
 from __future__ import annotations
@@ -399,7 +401,10 @@ def add_functions(db: sqlite3.Connection) -> None:
 
 @lru_cache(maxsize=8)
 def _with_checksums(schema: str) -> tuple[str, frozenset[tuple[str, str, str]]]:
-    """Add checksums and views to a schema. Return its statements, and (type, name, text) of each object they create."""
+    """Add checksums, views and strict types to a schema.
+
+    Return its statements, and (type, name, text) of each object that they create.
+    """
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(schema)
         columns = {

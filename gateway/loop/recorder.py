@@ -75,7 +75,7 @@ class _Sequence:
 
     def has_no_room(self, after: int, through: int) -> bool:
         """Return whether ticks (after, through] would make another interval of too many."""
-        return len(self.coverage) >= MAX_INTERVALS and not self.coverage.joins(after, through)
+        return len(self.coverage) >= MAX_INTERVALS and not self.coverage.meets(after, through + 1)
 
 
 class Recorder:

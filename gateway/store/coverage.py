@@ -100,23 +100,17 @@ class Coverage:
         if self._through and self._through[-1] < through:
             self._through[-1] = through
 
-    def joins(self, after: int, through: int) -> bool:
-        """Tell whether the interval (after, through] overlaps or touches one of the set."""
-        return bisect_left(self._through, after) < bisect_right(self._after, through)
-
     def __len__(self) -> int:
         """The number of intervals."""
         return len(self._after)
 
     def holds(self, first: int, last: int) -> bool:
         """Tell whether all ticks first..last are in the set."""
-        index = bisect_left(self._through, last)  # the first interval that reaches `last`
-        return index < len(self._after) and self._after[index] < first
+        return bisect_left(self._through, last) < bisect_left(self._after, first)
 
     def meets(self, first: int, last: int) -> bool:
         """Tell whether any of the ticks first..last is in the set."""
-        index = bisect_left(self._through, first)  # the first interval that reaches `first`
-        return index < len(self._after) and self._after[index] < last
+        return bisect_left(self._through, first) < bisect_left(self._after, last)
 
     @property
     def end(self) -> int:
@@ -175,7 +169,7 @@ class Shifts:
         or a later one has a smaller shift.
         """
         spans = self._spans
-        span_index = next((i for i, span in enumerate(spans) if span.shift >= shift), len(spans))
+        span_index = bisect_left(spans, (shift,))
         is_same = span_index < len(spans) and spans[span_index].shift == shift
         earlier = spans[span_index - 1] if span_index else None
         later = spans[span_index + is_same] if span_index + is_same < len(spans) else None
