@@ -60,13 +60,13 @@ class DeviceReport(NamedTuple):
 
 @dataclass
 class _Sequence:
-    """A sequence of frames in the store, as memory has it; `number` is `None` while nothing is stored.
+    """A sequence of frames in the store, as memory has it; its place has number 0 while nothing is stored.
 
     Frames that begin before `begin` are not stored. `rewritten`: the coverage has changed before its last interval
     since it was stored.
     """
 
-    number: int | None
+    place: Place
     coverage: Coverage = field(default_factory=Coverage)
     shifts: Shifts = field(default_factory=Shifts)
     begin: int = 0
@@ -140,13 +140,13 @@ class Recorder:
             raise
 
     def _account_report(self, device: str, stream: str, report: Report, group: GroupDocument) -> None:
-        sequence, place = self._load_stored(device, sequence_name(stream, group.name))
+        sequence = self._load_stored(device, sequence_name(stream, group.name))
         if sequence.has_no_room(report.previous, report.number):
             return
         if (merge := sequence.coverage.add(report.previous, report.number)) is not None:
-            self._store.merge_coverage(place.number, *merge)
+            self._store.merge_coverage(sequence.place.number, *merge)
         policy = self._catalogue.policy(device, stream, report.policy_version)
-        self._store_policy(sequence, place, policy)
+        self._store_policy(sequence, policy)
         if not isinstance(policy, Policy) or policy.table is not None or policy.windows:
             return  # the policy's frames give the timeline
         first_tick = group.start + report.number * group.length
@@ -173,9 +173,8 @@ class Recorder:
         is_known = sequence.coverage.end >= 0
         with self._time_for(device):
             self._record(self.symbols, device, stream, stream, [*frames], counts)
-        assert sequence.number is not None
         last_interval = sequence.coverage.last if len(sequence.coverage) else None
-        self.symbols.set_mark(slot, sequence.number, last_interval, sequence.shifts.newest, is_known=is_known)
+        self.symbols.set_mark(slot, sequence.place.number, last_interval, sequence.shifts.newest, is_known=is_known)
 
     def _drop_memory(self) -> None:
         """Drop the state in memory, which may be ahead of the store."""
@@ -258,7 +257,8 @@ class Recorder:
         self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counts: Counter[str]
     ) -> None:
         """Store frames of one sequence in the order of their ticks, and count the outcome of each."""
-        sequence, place = self._load_stored(device, name)
+        sequence = self._load_stored(device, name)
+        place = sequence.place
         late_firsts: list[int] = []
         timeline: Timeline | None = None
         for frame in sorted(frames, key=lambda frame: kind.span(frame).first):
@@ -269,7 +269,7 @@ class Recorder:
                 self._usage.now.repeats[device] += 1
                 if kind.says_same(stored_frame, frame):  # it may account for more ticks, of frames dropped since
                     counts[kind.counter + "duplicate"] += 1
-                    self._account_for(sequence, kind, place, span, is_stored=True)
+                    self._account_for(sequence, kind, span, is_stored=True)
                 else:
                     counts[kind.counter + "conflict"] += 1
                     self.conflict(device, name, frame)
@@ -277,7 +277,7 @@ class Recorder:
             if span.first < sequence.begin:
                 self._usage.now.repeats[device] += 1
                 timeline = self._note_version(device, stream, frame, timeline)
-                counter = self._account_for_removed(sequence, kind, place, span)
+                counter = self._account_for_removed(sequence, kind, span)
                 counts[kind.counter + counter] += 1
                 if counter == "conflict":
                     self.conflict(device, name, frame)
@@ -299,8 +299,8 @@ class Recorder:
                 late_firsts = []
             kind.add(place, frame, counts, late=is_late)
             timeline = self._note_version(device, stream, frame, timeline)
-            self._account_for(sequence, kind, place, span, is_stored=False)
-            self._store_policy(sequence, place, self._catalogue.policy(device, stream, frame.policy_version))
+            self._account_for(sequence, kind, span, is_stored=False)
+            self._store_policy(sequence, self._catalogue.policy(device, stream, frame.policy_version))
             counts[kind.counter + "stored"] += 1
         if late_firsts:
             kind.revise(place, late_firsts)
@@ -326,44 +326,43 @@ class Recorder:
         timeline.add(Drawn(frame.first, frame.last, frame.policy_version, begin, absent_ticks))
         return timeline
 
-    def _account_for_removed(self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan) -> str:
+    def _account_for_removed(self, sequence: _Sequence, kind: Kind[Any], span: FrameSpan) -> str:
         """Account for the ticks of a frame from before the sequence's `begin`. Return the counter of its outcome."""
         is_held = sequence.coverage.holds(span.first, span.last)
         if not is_held and sequence.coverage.meets(span.first, span.last):
             return "conflict"
-        self._account_for(sequence, kind, place, span, is_stored=True)  # also frames that its device had to drop since
+        self._account_for(sequence, kind, span, is_stored=True)  # also frames that its device had to drop since
         return "duplicate" if is_held else "too_old"
 
-    def _account_for(
-        self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan, *, is_stored: bool
-    ) -> None:
+    def _account_for(self, sequence: _Sequence, kind: Kind[Any], span: FrameSpan, *, is_stored: bool) -> None:
         """Account for a frame's ticks. `is_stored`: its frame is not added, as another is stored or was removed."""
         if (merge := sequence.coverage.add(span.previous, span.last)) is None:
             return
         if kind is not self.symbols:
-            self._store.merge_coverage(place.number, *merge)
+            self._store.merge_coverage(sequence.place.number, *merge)
             return
         sequence.rewritten = True
         if is_stored:
-            self.symbols.account(place, span)
+            self.symbols.account(sequence.place, span)
 
-    def _store_policy(self, sequence: _Sequence, place: Place, policy: AnyPolicy) -> None:
+    def _store_policy(self, sequence: _Sequence, policy: AnyPolicy) -> None:
         """Store the policy of a sequence's frame, unless it is stored already."""
         if policy.version not in sequence.versions:
-            self._store.add_policy(place.number, policy.version, policy.to_json())
+            self._store.add_policy(sequence.place.number, policy.version, policy.to_json())
             sequence.versions.add(policy.version)
 
-    def _load_stored(self, device: str, name: str) -> tuple[_Sequence, Place]:
-        """Return a sequence that gets frames, with its place in the store; it gets a number if it has none."""
+    def _load_stored(self, device: str, name: str) -> _Sequence:
+        """Return a sequence that gets frames; its place gets a number if it has none."""
         sequence = self._load(device, name)
-        if sequence.number is None:
-            sequence.number = self._store.number_of(device, name)
-        return sequence, Place(sequence.number, device, name)
+        if not sequence.place.number:
+            sequence.place = Place(self._store.number_of(device, name), device, name)
+        return sequence
 
     def _load(self, device: str, name: str) -> _Sequence:
         if (sequence := self._sequences.get((device, name))) is None:
-            sequence = _Sequence(self._store.stream_id(device, name))
-            if (number := sequence.number) is not None:
+            number = self._store.stream_id(device, name)
+            sequence = _Sequence(Place(number or 0, device, name))
+            if number is not None:
                 journal_intervals = self._store.symbols.tail.intervals(number)
                 sequence.coverage = Coverage([*self._store.aged.coverage(number), *journal_intervals])
                 sequence.shifts = self._store.shifts(number)
