@@ -164,3 +164,16 @@ def test_a_damaged_outbox_is_never_to_be_put_back(tmp_path: Path) -> None:
     changed(path, b"CREATE TABLE anchor (", b"CREATE TABLE anchar (")
     with pytest.raises(OutboxError, match="never put back a copy, which would draw for ticks twice"):
         Outbox(path, "home", "watch")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_table_takes_only_values_of_its_types(tmp_path: Path, kind: str) -> None:
+    make, _ = KINDS[kind]
+    make(tmp_path / "f")
+    with closing(sqlite3.connect(tmp_path / "f")) as db:
+        tables = db.execute(
+            "SELECT name, strict FROM pragma_table_list WHERE type='table' AND name NOT LIKE 'sqlite_%'"
+        )
+        strict_of = dict(tables.fetchall())
+    assert strict_of
+    assert set(strict_of.values()) == {1}
