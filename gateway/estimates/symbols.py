@@ -159,11 +159,13 @@ class Symbols(Kind[SymbolFrame]):
         """Note that a frame that is not stored accounts for ticks."""
         self._round.accounted_ticks.append((place.number, span.previous, span.last))
 
-    def set_mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, is_known: bool) -> None:
+    def set_mark(
+        self, slot: int, place: Place, interval: tuple[int, int] | None, shift: int, *, is_known: bool
+    ) -> None:
         """Update a stream's mark after checks one by one, so that `begin` can take the stream's next frames as arrays.
 
-        `number` is the sequence's in the store, `interval` the last accounted interval (after, end], `shift` the newest
-        frame's. `is_known`: the store had frames of the stream before this round.
+        `interval` is the last accounted interval (after, end], `shift` the newest frame's. `is_known`: the store had
+        frames of the stream before this round.
         """
         added_frames = self._round.checked_frames.get(slot)
         if is_known and self._marks[slot, END] == UNKNOWN and self._beliefs.state[slot, 0] < 0:
@@ -172,9 +174,9 @@ class Symbols(Kind[SymbolFrame]):
             version = added_frames[-1][1].policy_version
             self._models[slot] = self.past.model(*self._streams.names[slot], version)
             self._marks[slot, VERSION] = version
+        self.reports.places[place.number] = place
         if interval is not None:
-            self.reports.places[number] = Place(number, *self._streams.names[slot])
-            self._marks[slot, NUMBER], self._marks[slot, SHIFT] = number, shift
+            self._marks[slot, NUMBER], self._marks[slot, SHIFT] = place.number, shift
             self._marks[slot, AFTER], self._marks[slot, END] = interval
 
     def last_tick(self, device: str, stream: str) -> int:
@@ -352,14 +354,14 @@ class Reports:
     if it is not known to be acknowledged.
 
     `unread_streams` may have a frame from before the start to report. `acknowledged_ticks` has by stream the tick that
-    the broker has, since the last seal. `places` has the places of streams by number, as far as they are known.
+    the broker has, since the last seal. `places` has by number the places of these streams, and of all that came since.
     `counters` counts as `coalesced` frames that are not reported because a newer one of their stream is.
     """
 
     def __init__(self, past: Past, unread_streams: Iterable[int], counters: Counter[str]) -> None:
         self._past = past
         self._unread_streams = dict.fromkeys(unread_streams)
-        self.places: dict[int, Place] = {}
+        self.places = {place.number: place for place in past.store.places(self._unread_streams)}
         self._waiting_rows: dict[int, tuple[_NewRows, int]] = {}
         self._counters = counters
         self.acknowledged_ticks: dict[int, int] = {}
@@ -397,7 +399,7 @@ class Reports:
         """Remove and return up to `capacity` reports, in the order in which their streams changed first."""
         while self._unread_streams and len(self._waiting_rows) < capacity:
             stream = next(iter(self._unread_streams))
-            place = self._place_of(stream)
+            place = self.places[stream]
             if (frame := self._past.newest_frame(place)) is not None:
                 distribution = self._past.distribution_at(place, frame)
                 self._waiting_rows[stream] = _NewRows.of(self._past, place, frame, distribution), 0
@@ -405,7 +407,7 @@ class Reports:
         batch = {stream: self._waiting_rows.pop(stream) for stream in [*islice(self._waiting_rows, max(capacity, 0))]}
         reports = []
         for (columns, distributions, models), streams, rows in self._group_by_arrival(batch):
-            places, frames = [self._place_of(stream) for stream in streams], columns.take(rows)
+            places, frames = [self.places[stream] for stream in streams], columns.take(rows)
             priors = np.zeros((len(rows), self._past.bank.states))
             priors[:, : distributions.shape[1]] = distributions[rows]
             shares, beliefs = look_back(self._past.bank.arrays, models[rows], frames, priors, self._past.lag)
@@ -413,11 +415,6 @@ class Reports:
                 self._make_report(place, frames, row, shares[row], beliefs[row]) for row, place in enumerate(places)
             ]
         return reports
-
-    def _place_of(self, stream: int) -> Place:
-        if stream not in self.places:
-            (self.places[stream],) = self._past.store.places([stream])
-        return self.places[stream]
 
     @staticmethod
     def _group_by_arrival(waiting_rows: dict[int, tuple[_NewRows, int]]) -> list[tuple[_NewRows, list[int], Ints]]:
