@@ -11,12 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import special
-from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.inference import filter_beliefs, posterior_marginals
@@ -28,6 +26,7 @@ from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, tic
 from fugu.contract.losses import Adversary, Loss, exp_up, log_up
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.windows import Window, total_rate
+from fugu.privacy.accountant.accountant import largest_rate
 from fugu.privacy.chain_class import ChainClassError
 
 __all__ = ["Objective", "Utility", "allowed_ratios", "assess", "calibrate", "rate_table", "stream_states"]
@@ -35,6 +34,7 @@ __all__ = ["Objective", "Utility", "allowed_ratios", "assess", "calibrate", "rat
 Objective = Literal["information", "flips"]
 _SCALE = 1 << 32
 _LEAST_LOG_RATIO = 1e-13
+_FINE = 1e-14
 _MOST_LOG_RATIO = 40.0  # no cell of a table is below 2^-32, so larger ratios are the same
 _OUTWARD = 1 + Fraction(1, 10**12)
 _BUMPS = 64
@@ -146,7 +146,6 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
 
-    @cache  # a search evaluates its ends twice
     def losses(log01: float, log10: float) -> tuple[float, float]:
         loss = chains.ratio_loss(Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
         return loss.epsilon_01, loss.epsilon_10
@@ -171,16 +170,9 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
 
 def _allowed_ratio(loss_of: Callable[[float], float], epsilon: float, low_log: float, high_log: float) -> float:
     """Return the largest ratio between e^low and e^high with a loss of at most epsilon; losses grow with its log."""
-
-    def excess(log: float) -> float:
-        return loss_of(log) - epsilon
-
     low_log = max(low_log * (1 - 1e-9), _LEAST_LOG_RATIO)
-    if excess(low_log) >= 0:
-        return math.exp(low_log)
-    if excess(high_log) <= 0:
-        return math.exp(high_log)
-    return math.exp(float(brentq(excess, low_log, high_log, xtol=1e-18, rtol=1e-15)))
+    high_log = max(high_log, low_log)
+    return math.exp(largest_rate(lambda log: loss_of(log) - epsilon, epsilon, high_log, low_log, _FINE) or low_log)
 
 
 def _round_up(weight: Fraction) -> int:

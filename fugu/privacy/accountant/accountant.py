@@ -268,7 +268,7 @@ def largest_rate(
     guess: float = 0.0,
     power: float = 1.0,
 ) -> float:
-    """Find the largest rate up to `max_rate` with a loss of at most epsilon; 0 if that is below `min_rate`.
+    """Find the largest rate from `min_rate` to `max_rate` with a loss of at most epsilon; 0 if there is none.
 
     `excess` returns a rate's loss less epsilon. Losses grow nearly like a power of the rate. The loss at the result is
     within twice the relative tolerance of epsilon, or the rate within once.
@@ -276,12 +276,14 @@ def largest_rate(
     low_rate, high_rate, rate = 0.0, math.inf, min(guess, max_rate) or max_rate
     previous_point: tuple[float, float] | None = None
     steps = 0
-    while rate >= min_rate:
+    while True:
         rate_excess = excess(rate)
         if rate_excess <= 0.0:
             low_rate = rate
             if rate == max_rate or rate_excess >= -2.0 * tolerance * epsilon:
                 return rate
+        elif rate <= min_rate:
+            return 0.0
         else:
             high_rate = rate
         if high_rate * (1.0 - tolerance) <= low_rate:
@@ -290,11 +292,10 @@ def largest_rate(
         if previous_point is not None and rate != previous_point[0]:
             power = max(0.5, (log_excess - previous_point[1]) / math.log(rate / previous_point[0]))
         previous_point = rate, log_excess
-        rate = min(rate * math.exp(max(-log_excess / power, -_FAR)), max_rate)
+        rate = min(max(rate * math.exp(max(-log_excess / power, -_FAR)), min_rate), max_rate)
         steps += 1
         if not low_rate < rate < high_rate or steps % _HALVE_EVERY == 0:
-            rate = math.sqrt(low_rate * high_rate) if low_rate > 0.0 else high_rate / 2.0
-    return 0.0
+            rate = math.sqrt(low_rate * high_rate) if low_rate > 0.0 else max(high_rate / 2.0, min_rate)
 
 
 _LARGEST_BOUND = 1200.0  # larger numbers are limits of the computation, and not bounds
