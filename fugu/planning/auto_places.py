@@ -194,8 +194,8 @@ def plan_places(
     errors_at = [point for points in rivals for point in points.curve.points]
     least_epsilon = min((e for e, error in errors_at if e >= question.epsilon and 2.0 * error <= guess), default=None)
     if best is None or failures:
-        place_question = replace(question, want="place", adversary="universal")
-        recommended, spec = no_candidate(grids[0].cells, None, place_question), None
+        recommended = no_candidate(grids[0].cells, None, question, answers="place", adversary="universal")
+        spec = None
     else:
         recommended, spec = best.candidate, _measure_spec(best.grid, best.candidate, period, question)
         rivals = [best if points.grid is best.grid else points for points in rivals]

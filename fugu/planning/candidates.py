@@ -215,10 +215,9 @@ def no_candidate(
     discretiser: Discretiser, chains: CoveringChains | None, question: Question, **extra: Any
 ) -> Candidate:
     """A candidate without a release: only the states, their class, the question's epsilon and the fields `extra`."""
-    fields = {"kind": "none", "answers": question.want or "share", "devices": question.devices, **extra}
-    return Candidate(
-        discretiser=discretiser, chains=chains, epsilon=question.epsilon, adversary=question.adversary, **fields
-    )
+    asked = {"answers": question.want or "share", "devices": question.devices, "adversary": question.adversary}
+    fields = {"kind": "none", "epsilon": question.epsilon, **asked, **extra}
+    return Candidate(discretiser=discretiser, chains=chains, **fields)
 
 
 class Curve(NamedTuple):

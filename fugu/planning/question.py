@@ -468,14 +468,11 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = MOST_TURNS
         end = begin + int(usable / turns * share)
         set_blocks.append(np.arange(begin, end, dtype=np.int64))
         begin = end + gap_ticks
-    return ThreeSets(*(_joined_blocks(set_blocks, segments) for set_blocks in blocks))
-
-
-def _joined_blocks(blocks: list[Ints], segments: Ints) -> Part:
-    """Join blocks one after another; no segment continues from one block into the next."""
-    block_rows = np.concatenate(blocks)
-    is_begin = np.concatenate([[False], (np.diff(block_rows) != 1) | (np.diff(segments[block_rows]) != 0)])
-    return Part(block_rows, np.cumsum(is_begin).astype(np.int64))
+    parts = []
+    for rows in map(np.concatenate, blocks):
+        is_begin = np.concatenate([[False], (np.diff(rows) != 1) | (np.diff(segments[rows]) != 0)])
+        parts.append(Part(rows, np.cumsum(is_begin).astype(np.int64)))  # no segment continues into the next block
+    return ThreeSets(*parts)
 
 
 class Cut(NamedTuple):
@@ -535,12 +532,9 @@ def sample_states(readings: Readings, choice: ChosenStates, sets: ThreeSets, tic
     is_selected = one_in(readings.segments, tick_stride)
     states = np.full(len(readings.segments), -1, dtype=np.int64)
     states[is_selected] = states_of(discretiser, readings.values[is_selected], readings.segments[is_selected])
-
-    def cut_set(part: Part) -> Cut:
-        in_sample = is_selected[part.rows]
-        return Cut(states[part.rows[in_sample]], part.segments[in_sample])
-
+    in_sets = [(part, is_selected[part.rows]) for part in sets]
+    cuts = [Cut(states[part.rows[in_sample]], part.segments[in_sample]) for part, in_sample in in_sets]
     selected_rows = np.flatnonzero(is_selected)
     donor_rows = np.split(selected_rows, np.searchsorted(selected_rows, readings.starts[1:]))
     whole = tuple(Cut(states[selected_rows], readings.segments[selected_rows]) for selected_rows in donor_rows)
-    return Sampled(tick_stride, discretiser, sets, whole, *map(cut_set, sets))
+    return Sampled(tick_stride, discretiser, sets, whole, *cuts)

@@ -30,17 +30,14 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
     has_values_only = kinds <= {str, type(None)} or (kinds == {float} and discretiser.kind == "thresholds")
     if has_values_only and not discretiser.remembers:  # a state follows from its reading alone: classify each once
         state_of = {reading: classifier.observe(tick, reading) for tick, reading in enumerate(set(reading_list))}
-        return _numbers_of([state_of[reading] for reading in reading_list])
-    states = []
-    is_begin = np.diff(segments, prepend=segments[:1] - 1) != 0
-    for tick, (reading, starts_stretch) in enumerate(zip(reading_list, is_begin.tolist(), strict=True)):
-        if starts_stretch:
-            classifier.restart()
-        states.append(classifier.observe(tick, reading))
-    return _numbers_of(states)
-
-
-def _numbers_of(states: Sequence[int | None]) -> Ints:
+        states = [state_of[reading] for reading in reading_list]
+    else:
+        states = []
+        is_begin = np.diff(segments, prepend=segments[:1] - 1) != 0
+        for tick, (reading, starts_stretch) in enumerate(zip(reading_list, is_begin.tolist(), strict=True)):
+            if starts_stretch:
+                classifier.restart()
+            states.append(classifier.observe(tick, reading))
     return np.array([-1 if state is None else state for state in states], dtype=np.int64)
 
 
