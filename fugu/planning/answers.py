@@ -41,12 +41,6 @@ class Shares(NamedTuple):
         """The error (w, b) of shares of all ticks, instead of those with a state."""
         return np.abs(self.counts / self.length - self.truth)
 
-    def joined(self, other: Shares) -> Shares:
-        """Append the counts and shares of another object's windows; `first` is not extended."""
-        pairs = zip((self.counts, self.truth), (other.counts, other.truth), strict=True)
-        counts, truth = (np.concatenate(pair) for pair in pairs)
-        return self._replace(counts=counts, truth=truth)
-
     def error(self, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:
         """The mean absolute error over `runs` releases of the shares; the scale is in ticks."""
         return float(np.abs(noisy_shares(self, scale, devices, rng, runs) - self.truth).mean())

@@ -383,7 +383,8 @@ def window_candidates(
     for length in lengths:
         window = replace(release, window_ticks=length)
         fit, choice = problem.shares(window, "fit"), problem.shares(window, "choose")
-        shares = fit.joined(choice)
+        all_counts, all_truth = np.concatenate([fit.counts, choice.counts]), np.concatenate([fit.truth, choice.truth])
+        shares = fit._replace(counts=all_counts, truth=all_truth)
         if not len(fit.counts) or (blocks is None and len(shares.counts) < _LEAST_WINDOWS):
             continue
         name, judged_shares, seconds, times = _PROFILE, shares, length * period, None
