@@ -143,7 +143,8 @@ class JsonMessage:
         if not cls.columns:
             return fields
         first_column = next(iter(cls.columns.values()))
-        number_count = 1 if first_column in fields else max(2, sum(n.startswith(f"{first_column}_") for n in fields))
+        labelled_count = sum(name.startswith(f"{first_column}_") for name in fields)
+        number_count = 1 if first_column in fields else max(2, labelled_count)
         labels = cls.labels_of(fields, number_count)
         for name, column in cls.columns.items():
             if name != column and name in fields:
