@@ -295,7 +295,8 @@ def largest_rate(
         rate = min(max(rate * math.exp(max(-log_excess / power, -_FAR)), min_rate), max_rate)
         steps += 1
         if not low_rate < rate < high_rate or steps % _HALVE_EVERY == 0:
-            rate = math.sqrt(low_rate * high_rate) if low_rate > 0.0 else max(high_rate / 2.0, min_rate)
+            middle_rate = math.sqrt(low_rate * high_rate) if low_rate > 0.0 else high_rate / 2.0
+            rate = min(max(middle_rate, min_rate), max_rate)
 
 
 _LARGEST_BOUND = 1200.0  # larger numbers are limits of the computation, and not bounds
