@@ -6,7 +6,7 @@ Attackers ask about ticks, and about stretches if the policy protects stretches.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -39,8 +39,6 @@ __all__ = [
     "StretchTrial",
     "Trial",
     "Truth",
-    "attack_released_stretches",
-    "attack_releases",
     "attacked_stretches",
     "recorded_class",
     "released",
@@ -259,28 +257,6 @@ def releases_of(
     return releases
 
 
-def attack_releases(
-    source: str,
-    states: Ints,
-    segments: Ints,
-    releases: Iterable[Release],
-    known_one_in: int | None,
-    redraws: Iterable[Iterable[Release]] = (),
-) -> Iterator[Trial]:
-    """Attack each release of states (n,); attackers know the true state of every `known_one_in`-th tick.
-
-    Learners also attack the `redraws`: the same releases with other draws of the noise.
-    """
-    attack_outputs = partial(attack, states, segments, known=known_ticks(states, known_one_in))
-    for (name, noise, epsilon, outputs), *redrawn in zip(releases, *redraws, strict=True):
-        attacks = attack_outputs(outputs, epsilon)
-        learner_attacks = (
-            attack_outputs(release.outputs, epsilon, attackers=learners(release.outputs)) for release in redrawn
-        )
-        furthest_learners = filter(None, map(furthest_learner, (attacks, *learner_attacks)))
-        yield Trial(source, name, noise, epsilon, attacks, tuple(furthest_learners))
-
-
 class Released(NamedTuple):
     """A policy's releases of the states (n,) of a recording; `redraws` holds the same with other draws of the noise."""
 
@@ -288,11 +264,33 @@ class Released(NamedTuple):
     states: Ints
     segments: Ints
     releases: Sequence[Release]
-    redraws: Sequence[Sequence[Release]]
+    redraws: Sequence[Sequence[Release]] = ()
 
     def trials(self, known_one_in: int | None = None) -> Iterator[Trial]:
-        """Attack each release; attackers know the true state of every `known_one_in`-th tick."""
-        return attack_releases(self.source, self.states, self.segments, self.releases, known_one_in, self.redraws)
+        """Attack each release; attackers know the true state of every `known_one_in`-th tick.
+
+        Learners also attack the redraws.
+        """
+        known = known_ticks(self.states, known_one_in)
+        attack_outputs = partial(attack, self.states, self.segments, known=known)
+        for (name, noise, epsilon, outputs), *redrawn in zip(self.releases, *self.redraws, strict=True):
+            attacks = attack_outputs(outputs, epsilon)
+            learner_attacks = (
+                attack_outputs(release.outputs, epsilon, attackers=learners(release.outputs)) for release in redrawn
+            )
+            furthest_learners = filter(None, map(furthest_learner, (attacks, *learner_attacks)))
+            yield Trial(self.source, name, noise, epsilon, attacks, tuple(furthest_learners))
+
+    def stretch_trials(self, policy: AnyPolicy) -> list[StretchTrial]:
+        """Attack each kind of output by itself; empty if the policy's promise is about single ticks."""
+        if not isinstance(policy, Policy) or policy.guarantee.stretch_ticks == 1:
+            return []
+        unknown = unknown_ticks(policy, MOST_FOLLOWED)
+        return [
+            attacked_stretches(policy, self.source, name, self.states, self.segments, outputs, unknown, None)
+            for name, _, _, outputs in self.releases
+            if isinstance(outputs, SymbolOutputs) or outputs.beside is None
+        ]
 
 
 def released(policy: Policy, recording: Recorded, options: ReadOptions) -> Released:
@@ -345,20 +343,6 @@ class StretchTrial(NamedTuple):
         if self.in_class:
             bounds += [math.log(attack.furthest) - _ROUNDING for attack in self.attacks]
         return max(bounds, default=0.0)
-
-
-def attack_released_stretches(
-    policy: AnyPolicy, source: str, states: Ints, segments: Ints, releases: Iterable[Release]
-) -> list[StretchTrial]:
-    """Attack each kind of output of states (n,) by itself; empty if the promise is about single ticks."""
-    if not isinstance(policy, Policy) or policy.guarantee.stretch_ticks == 1:
-        return []
-    unknown = unknown_ticks(policy, MOST_FOLLOWED)
-    return [
-        attacked_stretches(policy, source, name, states, segments, outputs, unknown, None)
-        for name, _, _, outputs in releases
-        if isinstance(outputs, SymbolOutputs) or outputs.beside is None
-    ]
 
 
 def attacked_stretches(

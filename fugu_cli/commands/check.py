@@ -69,7 +69,7 @@ def attack(
       fugu check attack sleep.csv.gz --policy policy.json
       fugu check attack one.csv two.csv --policy policy.json --known 2 --json
     """
-    from fugu.planning.recorded_policy import StretchTrial, Trial, attack_released_stretches
+    from fugu.planning.recorded_policy import StretchTrial, Trial
     from fugu_cli.view.audit import attacked_recordings
 
     any_policy = load_policy(policy)
@@ -79,7 +79,7 @@ def attack(
             progress(file.name)
             for release in drawn_releases(any_policy, file, **reading.texts()):
                 trials += release.trials(known)
-                stretches += attack_released_stretches(any_policy, *release[:4])
+                stretches += release.stretch_trials(any_policy)
     conditions = [sum_window.condition for sum_window in any_policy.sums] if isinstance(any_policy, Policy) else []
     return attacked_recordings(trials, stretches, conditions)
 

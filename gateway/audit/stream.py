@@ -34,11 +34,10 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.planning.recorded_policy import (
+    Released,
     StretchTrial,
     Trial,
     Truth,
-    attack_released_stretches,
-    attack_releases,
     attacked_stretches,
     releases_of,
     unknown_ticks,
@@ -178,8 +177,8 @@ def attack_published(
     releases = releases_of(policy, symbols, count_outputs)
     if not releases:
         raise FuguError("the recording has no symbols, and no whole windows that do not overlap")
-    recording = (source, states, segments, releases)
-    return [*attack_releases(*recording, known_one_in)], attack_released_stretches(policy, *recording)
+    released = Released(source, states, segments, releases)
+    return [*released.trials(known_one_in)], released.stretch_trials(policy)
 
 
 _FORGETTING_TIMES = 12.0

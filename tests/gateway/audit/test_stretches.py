@@ -22,7 +22,7 @@ from fugu.contract.losses import Adversary, exp_up
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
-from fugu.planning.recorded_policy import Release, attack_released_stretches
+from fugu.planning.recorded_policy import Release, Released
 from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import MarkovChain
 from fugu_cli.view.audit import attacked_stream
@@ -143,12 +143,11 @@ def test_what_was_published_is_attacked_in_stretches(scale: float, wrong: bool) 
     segments, rng = np.zeros_like(states), np.random.default_rng(2)
     drawn = release_counts(states, segments, 60, Fraction(scale), ((1,),), rng, k=2)
     outputs: Outputs = CountOutputs(**{**vars(drawn), "scale": Fraction(160)})  # as the policy states it
-    trials = attack_released_stretches(policy, "truth", states, segments, [Release("window hour", 160.0, 1.0, outputs)])
+    released = Released("truth", states, segments, [Release("window hour", 160.0, 1.0, outputs)])
+    trials = released.stretch_trials(policy)
     assert trials[0].attacks
     assert bool(stretch_findings(trials)) == wrong
-    assert not attack_released_stretches(
-        promised(policy, 1), "truth", states, segments, [Release("window hour", 160.0, 1.0, outputs)]
-    )
+    assert not released.stretch_trials(promised(policy, 1))
 
 
 @pytest.mark.long
@@ -157,9 +156,8 @@ def test_a_recording_that_is_too_short_is_said_to_be() -> None:
     assert policy.table is not None
     states = states_of(150)
     outputs = release_symbols(states, policy.table, np.random.default_rng(2))
-    (trial,) = attack_released_stretches(
-        policy, "truth", states, np.zeros_like(states), [Release("symbols", 0.0, 1.0, outputs)]
-    )
+    released = Released("truth", states, np.zeros_like(states), [Release("symbols", 0.0, 1.0, outputs)])
+    (trial,) = released.stretch_trials(policy)
     assert not trial.attacks
     assert trial.why.startswith("too short: ")
 
