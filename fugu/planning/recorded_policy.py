@@ -271,8 +271,8 @@ class Released(NamedTuple):
 
         Learners also attack the redraws.
         """
-        known = known_ticks(self.states, known_one_in)
-        attack_outputs = partial(attack, self.states, self.segments, known=known)
+        known_states = known_ticks(self.states, known_one_in)
+        attack_outputs = partial(attack, self.states, self.segments, known=known_states)
         for (name, noise, epsilon, outputs), *redrawn in zip(self.releases, *self.redraws, strict=True):
             attacks = attack_outputs(outputs, epsilon)
             learner_attacks = (
