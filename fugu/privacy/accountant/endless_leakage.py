@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
 from fugu.chains.kernel import kernel
-from fugu.contract.losses import LOGARITHM, UNIT
+from fugu.contract.losses import LOGARITHM, UNIT, Adversary
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, Order, no_moves, ratio_order, step, uniform_bounds
 from fugu.privacy.chain_class import TINY, follow_steps
 
@@ -153,6 +153,11 @@ class EndlessLeakage:
         if self.states <= EXACT_STATES:
             return self.descend(rate, np.minimum(self.quilt_bound(rate), self._limit(rate)))
         return self.descend(rate, self.quick_bound(rate)) if self.states <= _MOST_TRANSPORT else self.quick_bound(rate)
+
+    def against(self, rate: Floats, adversary: Adversary) -> Floats:
+        """Return the leakage (k, k) to the ignorant or the informed adversary, at a rate as for `ignorant`."""
+        bound = self.ignorant(rate)
+        return self.informed(rate, bound) if adversary == "informed" else bound
 
     def quick_bound(self, rate: Floats) -> Floats:
         """Bound the leakage to the ignorant adversary without the recursion: by quilts and the hockey-stick bound."""

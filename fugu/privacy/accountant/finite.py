@@ -180,10 +180,7 @@ class _Member:
         if not self.chain.is_stationary:
             return self._endless_from_start(rate, adversary)
         rate = rate[np.ix_(self._support, self._support)]
-        leakages = []
-        for direction in (self._future, self._past):
-            bound = direction.ignorant(rate)
-            leakages.append(direction.informed(rate, bound) if adversary == "informed" else bound)
+        leakages = [direction.against(rate, adversary) for direction in (self._future, self._past)]
         return _round_up(self._largest_total(rate, *leakages)), self._bound_name(rate, leakages[0], adversary)
 
     def quick_bound(self, rate: Floats) -> float:

@@ -219,10 +219,7 @@ def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> f
         return None
     future = _leakage(chain.transition, rate, adversary)
     if future is None:
-        leakage = EndlessLeakage(chain.transition)
-        future = leakage.ignorant(rate)
-        if adversary == "informed":
-            future = leakage.informed(rate, future)
+        future = EndlessLeakage(chain.transition).against(rate, adversary)
     return float((rate + future).max() + past) * (1.0 + LOGARITHM)
 
 
