@@ -10,6 +10,7 @@ import pytest
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.losses import Adversary
 from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.accountant import largest_rate
 from fugu.privacy.accountant.finite import KnownChains
 from fugu.privacy.accountant.walks import any_start_bound, endless_bound
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
@@ -225,3 +226,22 @@ def test_an_endless_stream_loses_as_much_backwards_and_no_less_from_another_star
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-6)
     any_start = any_start_bound(chain, rate, adversary)
     assert any_start >= bounds[0] * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize("power", [0.3, 1.0, 2.0, 9.0])
+@pytest.mark.parametrize("edge", [1.0001e-3, 0.02, 0.999])
+def test_the_largest_rate_is_found_also_near_the_ends_and_where_a_loss_jumps(power: float, edge: float) -> None:
+    """A first search went below the least rate on its way, and found none."""
+
+    def smooth(rate: float) -> float:
+        return float((rate / edge) ** power - 1.0)
+
+    def jump(rate: float) -> float:
+        return -0.5 if rate <= edge else 1e6
+
+    for excess in (smooth, jump):
+        rate = largest_rate(excess, 1.0, 1.0, 1e-3, 1e-9)
+        assert excess(rate) <= 0.0
+        assert rate == pytest.approx(edge, rel=1e-8)
+    assert largest_rate(smooth, 1.0, 1e-4, 1e-5, 1e-9) == 1e-4, "all of these rates are allowed"
+    assert largest_rate(smooth, 1.0, 5.0, 2.0, 1e-9) == 0.0, "none of these rates is"
