@@ -363,6 +363,12 @@ def test_the_readme_says_how_often_it_is_a_no() -> None:
     assert "Six of eleven recordings had [no useful plan]" in (ROOT / "README.md").read_text()
 
 
+def test_the_readme_says_how_much_memory_a_board_needs() -> None:
+    """The heap of a stream, as on the page that the README links to."""
+    [heap] = re.findall(r"least heap of a stream .* \| (\d+ kB) \|", (ROOT / "docs" / "firmware.md").read_text())
+    assert f"[{heap} of heap](docs/firmware.md#what-it-costs)" in " ".join((ROOT / "README.md").read_text().split())
+
+
 @pytest.mark.soak
 def test_the_readme_has_the_verdicts_of_its_plan() -> None:
     """Run as somebody does who has just cloned."""
