@@ -181,7 +181,8 @@ def history_of(
         """Return the span of the ticks after `last` and before `begin`, unless it is no more than its neighbours."""
         noise = _noise_between(version, next_version, noises, may_go_back=may_go_back)
         is_same = version == next_version and (begin is None or noise == noises.get(version))
-        if (is_same and (noise is None or not may_drop)) or (begin is not None and begin <= last + 1):
+        says_no_more = is_same and (begin is None or noise is None or not may_drop)
+        if says_no_more or (begin is not None and begin <= last + 1):
             return []
         return [Span(0, noise, last + 1, None if begin is None else begin - 1)]
 

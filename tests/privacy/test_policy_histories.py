@@ -84,6 +84,7 @@ class Life:
     numbers: list[int] = field(default_factory=list)
     rates: list[tuple[float, float]] = field(default_factory=list)
     frames: list[Drawn] = field(default_factory=list)
+    dropped: list[Drawn] = field(default_factory=list)
     due: list[int] = field(default_factory=list)
     tick: int = 0
     previous: int = -1
@@ -123,6 +124,7 @@ class Life:
             first = int(self.generator.integers(0, len(self.frames) - 1))
             after = int(self.generator.integers(first + 1, len(self.frames)))
             begin = self.frames[first].begin
+            self.dropped = self.frames[first:after]
             self.frames[first : after + 1] = [self.frames[after]._replace(begin=begin)]
 
     def _perhaps_skip(self) -> None:
@@ -222,7 +224,7 @@ def check(seed: int, counts: Counter[str]) -> None:
     if not life.frames:
         return
     steps, numbers = np.array(life.rates), np.array(life.numbers)
-    version_at = {tick: row.version for row in life.frames for tick in range(row.first, row.last + 1)}
+    version_at = {tick: row.version for row in (*life.frames, *life.dropped) for tick in range(row.first, row.last + 1)}
     running = seen.known.running_policy("watch", "hr")
     assert running is not None
     description = Described.of(running).description

@@ -144,6 +144,16 @@ def test_ticks_of_a_louder_version_within_a_window_of_a_later_one_stay_loud() ->
     assert all(earlier.end + 1 == later.first for earlier, later in pairwise(spans))
 
 
+@pytest.mark.parametrize("may_drop", [False, True])
+def test_a_document_in_force_that_stored_ticks_have_already_leaves_no_gap_after_them(may_drop: bool) -> None:
+    """A window of the earlier version began last, within one of the version in force: its promise said "never"."""
+    first, last = (Noise.of(member) for member in TWO)
+    drawn = [Drawn(0, 99, 1, 0), Drawn(100, 199, 2, 100), Drawn(110, 119, 1, 110)]
+    spans = history_of(drawn, {1: first, 2: last}, Named(2, None), may_drop=may_drop).spans
+    assert spans[-1] == Span(2, last, 120, None)
+    assert [span.first for span in spans] == [0, 100, 110, 120]
+
+
 def test_a_version_that_is_named_comes_after_what_is_stored() -> None:
     first, last = (Noise.of(member) for member in TWO)
     stored = [Drawn(0, 99, 1, 0)]
