@@ -60,7 +60,7 @@ def traces(agent: Agent) -> list[object]:
     agent._outbox.close()
     with closing(sqlite3.connect(agent._plan.outbox)) as disk:
         add_functions(disk)
-        disk.executescript("UPDATE device SET salt = ''; DELETE FROM binding")  # random
+        disk.executescript("UPDATE device SET salt = x''; DELETE FROM binding")  # random
         return [*traces, *disk.iterdump(), status_text]
 
 
