@@ -167,6 +167,10 @@ class Catalogue:
             versions_run.add(version)
             self.charges += 1
 
+    def may_have_run(self, device: str, stream: str, version: int) -> bool:
+        """Return whether a device is known to have run a version of a stream's policy, or may run it."""
+        return version in self._versions_run.get((device, stream), ()) or self.may_run(device, version)
+
     def charged_policies(self, device: str, stream: str) -> list[Policy]:
         """Return the policies that a stream of symbols ran or may run: audiences are charged for these."""
         return self._policies_run(device, stream, self.may_run)

@@ -160,7 +160,9 @@ class InForce:
     def _own_history(self, device: str, stream: str) -> History:
         versions, drawn_rows = self._catalogue.policies_of(device, stream), self._rows_of(device, stream)
         noises = {
-            version: Noise.of(policy) if isinstance(policy, Policy) else None for version, policy in versions.items()
+            version: Noise.of(policy) if isinstance(policy, Policy) else None
+            for version, policy in versions.items()
+            if self._catalogue.may_have_run(device, stream, version)
         }
         version, tick = self._version_starts.get((device, stream), (0, _STORED))
         document, named_version = self._documents.get(device, 0), None

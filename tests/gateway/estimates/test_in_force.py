@@ -18,6 +18,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.timeline import Drawn
 from gateway.parts.describe import Described, InForce, Running
 from tests.support.changing_noise import sides, stretch_losses
+from tests.support.measured import measure_policy
 from tests.support.scenes import catalogue, policy
 
 V1, V2, V3 = (policy(version) for version in (1, 2, 3))
@@ -205,6 +206,21 @@ def test_missing_ticks_may_be_of_a_weaker_version_from_which_a_device_went_back(
     before.note_version("watch", "hr", 2, 1100)
     noises = {span.noise for span in before.history("watch", "hr").spans}
     assert noises == {Noise.of(WEAK)}, "no weaker version is there"
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_version_that_was_never_sent_to_a_device_was_not_drawn_before_its_first_frame(measured: bool) -> None:
+    """The catalogue has every document for a device's groups, also those from before the device was enrolled."""
+    stronger = (STRONG.model_copy(update={"version": 2}), WEAK.model_copy(update={"version": 1}))
+    policies = tuple(measure_policy(version=version) for version in (2, 1)) if measured else stronger
+    stream = policies[0].stream
+    for was_sent in (True, False):
+        loaded = catalogue(policies)
+        loaded.may_run = lambda _device, version, was_sent=was_sent: version == 2 or was_sent
+        loaded.may_go_back = lambda _device: False
+        force = InForce(loaded, rows_of=drawn((2, 0, 1000, 1999)))
+        force.note_version("watch", stream, 2, 1999)
+        assert dates_of(policies[0], force.history("watch", stream)).always != was_sent
 
 
 def test_what_was_before_the_first_stored_tick_is_unknown() -> None:
