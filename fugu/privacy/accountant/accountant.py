@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
-from fugu.contract.losses import OUTWARD, Adversary
+from fugu.contract.losses import OUTWARD, UNIT, Adversary
 from fugu.privacy.accountant.bounded import IntervalChains, OddsRatioChains
 from fugu.privacy.accountant.finite import MOST_WORK, KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, close_bounds
@@ -288,14 +288,15 @@ def largest_rate(
             high_rate = rate
         if high_rate * (1.0 - tolerance) <= low_rate:
             return low_rate
-        log_excess = math.log1p(rate_excess / epsilon) + tolerance  # aims at the middle of the tolerance
+        # The sum aims at the middle of the tolerance. A loss of 0 has no logarithm: it counts as the least above it.
+        log_excess = math.log1p(max(rate_excess / epsilon, UNIT - 1.0)) + tolerance
         if previous_point is not None and rate != previous_point[0]:
             power = max(0.5, (log_excess - previous_point[1]) / math.log(rate / previous_point[0]))
         previous_point = rate, log_excess
         rate = min(max(rate * math.exp(max(-log_excess / power, -_FAR)), min_rate), max_rate)
         steps += 1
         if not low_rate < rate < high_rate or steps % _HALVE_EVERY == 0:
-            middle_rate = math.sqrt(low_rate * high_rate) if low_rate > 0.0 else high_rate / 2.0
+            middle_rate = math.sqrt(low_rate) * math.sqrt(high_rate) if low_rate > 0.0 else high_rate / 2.0
             rate = min(max(middle_rate, min_rate), max_rate)
 
 

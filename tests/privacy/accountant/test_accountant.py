@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import count, product
 
 import numpy as np
 import pytest
@@ -245,3 +245,21 @@ def test_the_largest_rate_is_found_also_near_the_ends_and_where_a_loss_jumps(pow
         assert rate == pytest.approx(edge, rel=1e-8)
     assert largest_rate(smooth, 1.0, 1e-4, 1e-5, 1e-9) == 1e-4, "all of these rates are allowed"
     assert largest_rate(smooth, 1.0, 5.0, 2.0, 1e-9) == 0.0, "none of these rates is"
+
+
+@pytest.mark.parametrize("edge", [0.3, 0.02])
+@pytest.mark.parametrize("epsilon", [1.0, 1e-160, 1e-300])
+@pytest.mark.parametrize("least_loss", [0.0, 0.2])
+def test_the_search_for_a_rate_ends_at_losses_of_0_and_at_tiny_promises(
+    edge: float, epsilon: float, least_loss: float
+) -> None:
+    """A loss of 0 was a traceback, and the product of two tiny rates was 0, so that the search never ended."""
+    calls = count(1)
+
+    def jump(rate: float) -> float:
+        assert next(calls) < 500, "the search goes on"
+        return (least_loss if rate <= edge * epsilon else 5.0) * epsilon - epsilon
+
+    rate = largest_rate(jump, epsilon, epsilon, 1e-9 * epsilon, 1e-9)
+    assert jump(rate) <= 0.0
+    assert rate / epsilon == pytest.approx(edge, rel=1e-8)
