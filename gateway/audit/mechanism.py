@@ -32,7 +32,7 @@ from gateway.releases.allowance import (
     window_sensitivity,
 )
 from gateway.releases.charges import units_above
-from gateway.releases.config import ReleaseConfig, Scheduled
+from gateway.releases.config import ReleaseConfig, ScheduledRelease
 from gateway.releases.jobs import answer_rows, release_window
 from gateway.releases.statistics import Query, two_valued_weights
 
@@ -144,7 +144,7 @@ def gateway_releases(policy: Policy, config: ReleaseConfig | None) -> tuple[tupl
     return tuple(definitions), tuple(problems)
 
 
-def _release_definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list[Definition]:
+def _release_definitions(policy: Policy, plan: ScheduledRelease, config: ReleaseConfig) -> list[Definition]:
     """Return the counts of windows, symbols or both that a release is made of.
 
     Raises FuguError if the gateway would refuse the release; ChainClassError if no noise is enough for it.
@@ -174,7 +174,7 @@ def _release_definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig)
 
 
 def _symbol_counts(
-    policy: Policy, table: NoiseTable, plan: Scheduled, config: ReleaseConfig, query: Query
+    policy: Policy, table: NoiseTable, plan: ScheduledRelease, config: ReleaseConfig, query: Query
 ) -> Definition:
     symbols = table.symbols
     consecutive = query.definition.pairs
@@ -193,7 +193,7 @@ def _symbol_counts(
 
 
 def _alone_scale(
-    policy: Policy, table: NoiseTable, plan: Scheduled, query: Query, number_count: int, epsilon: float
+    policy: Policy, table: NoiseTable, plan: ScheduledRelease, query: Query, number_count: int, epsilon: float
 ) -> Fraction:
     if plan.mechanism == "wasserstein":
         distribution = counted_symbols([policy.chains], table, query.states, [True] * plan.length)
@@ -202,7 +202,7 @@ def _alone_scale(
 
 
 def _shared_scale(
-    policy: Policy, table: NoiseTable, plan: Scheduled, config: ReleaseConfig, sensitivity: int
+    policy: Policy, table: NoiseTable, plan: ScheduledRelease, config: ReleaseConfig, sensitivity: int
 ) -> Fraction:
     assert plan.share is not None
     audience = config.audiences[plan.audience]

@@ -111,27 +111,27 @@ FALSE_ALARMS = 1e-9
 def log_chance(scale: Fraction, count: int, size: int) -> float:
     """Bound the log-probability that `count` noises (at least 1) have a total absolute size as extreme as `size`."""
     decay, mean = 1.0 / float(scale), size / count
-    log_normal = math.log(math.tanh(decay / 2.0))  # of (1 - p) / (1 + p)
+    log_norm = math.log(math.tanh(decay / 2.0))  # of (1 - p) / (1 + p)
     if size == 0:
-        return count * log_normal
+        return count * log_norm
     tilted = mean / (1.0 + math.hypot(1.0, mean))
-    divergence = mean * (math.log(tilted) + decay) + math.log((1.0 - tilted) / (1.0 + tilted)) - log_normal
+    divergence = mean * (math.log(tilted) + decay) + math.log((1.0 - tilted) / (1.0 + tilted)) - log_norm
     return -count * max(divergence, 0.0)
 
 
 def noise_problems(totals: Mapping[Fraction, tuple[int, int]]) -> list[str]:
-    """Problems of noise that cannot be chance, too small or too large; false with probability `FALSE_ALARMS` at most.
+    """Describe noise that is too small or too large to be chance; a false alarm has at most probability `FALSE_ALARMS`.
 
     `totals` has by scale how many numbers got noise, and its total absolute size.
     """
-    limit = math.log(FALSE_ALARMS / (2.0 * max(len(totals), 1)))
+    log_limit = math.log(FALSE_ALARMS / (2.0 * max(len(totals), 1)))
     problems = []
     for scale, (count, size) in totals.items():
-        if log_chance(scale, count, size) < limit:
-            p = math.exp(-1.0 / float(scale))
+        if log_chance(scale, count, size) < log_limit:
+            power = math.exp(-1.0 / float(scale))
             problems.append(
                 f"noise of scale {scale} is {size / count:.6g} on average over {count} numbers, and should be "
-                f"{2.0 * p / (1.0 - p * p):.6g}: it was not drawn, or with another scale"
+                f"{2.0 * power / (1.0 - power * power):.6g}: it was not drawn, or with another scale"
             )
     return problems
 
@@ -143,7 +143,7 @@ _MOST_SPREAD = 200.0  # e^c over a table of 32 bits is the table's own loss by t
 _BISECTIONS = 48
 
 
-class _Thresholds(NamedTuple):
+class _ThresholdSets(NamedTuple):
     """The curves F (module's text) of n undominated sets of symbols, with their tangents from the origin.
 
     Attributes:
@@ -205,42 +205,42 @@ def scale_above(scale: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=256)
-def _thresholds(table: NoiseTable) -> _Thresholds:
-    """Compute the threshold sets of every ordered pair of states, without those that another set dominates."""
+def _thresholds(table: NoiseTable) -> _ThresholdSets:
+    """Compute the undominated threshold sets of all ordered pairs of states."""
     weights = np.array(table.weights(), dtype=np.int64)
-    points: list[Ints] = []
+    undominated_sets: list[Ints] = []
     for state_weights in weights:
         order = np.argsort(-(state_weights / weights), axis=1, kind="stable")  # (k, m), by likelihood ratio
-        above = np.cumsum(state_weights[order], axis=1)[:, :-1]
-        below = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)[:, :-1]
-        points.append(_drop_dominated(np.stack([above.ravel(), below.ravel()], axis=1)))
-    frontier = _drop_dominated(np.concatenate(points)).astype(np.float64)
-    return _Thresholds(frontier[:, 0], frontier[:, 1], *_tangents(frontier[:, 0], frontier[:, 1]))
+        above_weights = np.cumsum(state_weights[order], axis=1)[:, :-1]
+        below_weights = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)[:, :-1]
+        undominated_sets.append(_drop_dominated(np.stack([above_weights.ravel(), below_weights.ravel()], axis=1)))
+    frontier = _drop_dominated(np.concatenate(undominated_sets)).astype(np.float64)
+    return _ThresholdSets(frontier[:, 0], frontier[:, 1], *_tangents(frontier[:, 0], frontier[:, 1]))
 
 
-def _drop_dominated(points: Ints) -> Ints:
-    """Keep the points (a, b), a > b, for which no other point has as large an a and as small a b; (n, 2).
+def _drop_dominated(weight_pairs: Ints) -> Ints:
+    """Keep the pairs (a, b), a > b, of an array (n, 2); a pair goes if another has as large an a and as small a b.
 
     F grows in a and falls in b.
     """
-    points = points[points[:, 0] > points[:, 1]]
-    points = points[np.lexsort((points[:, 1], -points[:, 0]))]
-    least_below = np.minimum.accumulate(np.concatenate([[SCALE], points[:, 1]]))[:-1]
-    return points[points[:, 1] < least_below]
+    weight_pairs = weight_pairs[weight_pairs[:, 0] > weight_pairs[:, 1]]
+    weight_pairs = weight_pairs[np.lexsort((weight_pairs[:, 1], -weight_pairs[:, 0]))]
+    least_below = np.minimum.accumulate(np.concatenate([[SCALE], weight_pairs[:, 1]]))[:-1]
+    return weight_pairs[weight_pairs[:, 1] < least_below]
 
 
-def _tangents(above: Floats, below: Floats) -> tuple[Floats, Floats]:
+def _tangents(above_weights: Floats, below_weights: Floats) -> tuple[Floats, Floats]:
     """Slope and touching point (n,) of each curve's tangent from the origin; zeros where the curve is concave.
 
     F(u)/u rises while F' exceeds it, and F' = h falls after u1, so the tangent touches where F(u)/u = F'. Since
     h(0) = h(2 u1) is less than the mean of h in between, that point lies before 2 u1. The slope is taken at the lower
     end of the last bracket, where h is larger, so that it is rounded up.
     """
-    logit_above, logit_below = (np.log(w) - np.log(SCALE - w) for w in (above, below))
-    crest = -(logit_above + logit_below) / 2.0
-    is_convex = crest > 1e-12
-    low, high = np.where(is_convex, crest, 0.0), np.where(is_convex, 2.0 * crest, 0.0)
-    thresholds = _Thresholds(above, below, low, high)
+    logit_above, logit_below = (np.log(weights) - np.log(SCALE - weights) for weights in (above_weights, below_weights))
+    steepest = -(logit_above + logit_below) / 2.0
+    is_convex = steepest > 1e-12
+    low, high = np.where(is_convex, steepest, 0.0), np.where(is_convex, 2.0 * steepest, 0.0)
+    thresholds = _ThresholdSets(above_weights, below_weights, low, high)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2.0
         is_rising = _curve(thresholds, middle) < middle * _derivative(thresholds, middle)
@@ -249,14 +249,14 @@ def _tangents(above: Floats, below: Floats) -> tuple[Floats, Floats]:
     return slope, np.where(is_convex, high * _ROUND_UP, 0.0)
 
 
-def _curve(thresholds: _Thresholds, spread: float | Floats) -> Floats:
-    """F(spread) of each set (n,)."""
+def _curve(thresholds: _ThresholdSets, spread: float | Floats) -> Floats:
+    """Compute F(spread) of each threshold set (n,)."""
     growth = np.expm1(spread)
     return np.log1p((thresholds.above - thresholds.below) * growth / (SCALE + thresholds.below * growth))
 
 
-def _derivative(thresholds: _Thresholds, spread: Floats) -> Floats:
-    """F'(spread) of each set (n,)."""
+def _derivative(thresholds: _ThresholdSets, spread: Floats) -> Floats:
+    """Compute F'(spread) of each threshold set (n,)."""
     growth = np.exp(spread)
     tilted_probs = [w * growth / (SCALE - w + w * growth) for w in (thresholds.above, thresholds.below)]
     return np.asarray(tilted_probs[0] - tilted_probs[1], dtype=np.float64)
@@ -269,14 +269,16 @@ def _largest_loss(losses: Floats, spread: float) -> float:
     return min(float(losses.max()) * _ROUND_UP, spread)
 
 
-def _spread_charged(thresholds: _Thresholds, loss: float) -> float:
+def _spread_charged(thresholds: _ThresholdSets, loss: float) -> float:
     """The least spread that is charged a loss, or infinity. On a curve e^c - 1 = 2^32 (e^loss - 1) / (a - b e^loss)."""
     gain = math.expm1(min(loss, _MOST_SPREAD))
     slack = thresholds.above - thresholds.below - thresholds.below * gain
     with np.errstate(divide="ignore", invalid="ignore"):
-        on_tangent = np.where(thresholds.slope > 0.0, loss / thresholds.slope, np.inf)
-        on_curve = np.where(slack > 0.0, np.log1p(SCALE * gain / slack), np.inf)
-    return float(np.where(on_tangent < thresholds.touch, on_tangent, np.maximum(on_curve, 0.0)).min(initial=np.inf))
+        tangent_spread = np.where(thresholds.slope > 0.0, loss / thresholds.slope, np.inf)
+        curve_spread = np.where(slack > 0.0, np.log1p(SCALE * gain / slack), np.inf)
+    return float(
+        np.where(tangent_spread < thresholds.touch, tangent_spread, np.maximum(curve_spread, 0.0)).min(initial=np.inf)
+    )
 
 
 class CountedSymbols(Document):
@@ -340,12 +342,12 @@ def counted_symbols(
     return CountedSymbols(chains=tuple(dict.fromkeys(chains)), hits=hits, ticks=len(observed), observed=f"{bits:x}")
 
 
-def window_sensitivity(query: QueryKind, count: int, length: int) -> int:
-    """How much all symbols of a device's window together move its `count` counts, in L1.
+def window_sensitivity(query: QueryKind, number_count: int, length: int) -> int:
+    """How much all symbols of a device's window together move its `number_count` counts, in L1.
 
     A dwell time is covered, too: a window has fewer pairs than ticks.
     """
-    return length * (1 if count == 1 and QUERIES[query].single else 2)
+    return length * (1 if number_count == 1 and QUERIES[query].single else 2)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -416,9 +418,9 @@ def _stretch_loss(chains: ReleaseClass, rate: float, adversary: Adversary, ticks
     """The loss in nats of `ticks` in a row of an endless stream whose every tick is charged `rate` nats; rounded up."""
     if isinstance(chains, ListedChains):
         raise ChainClassError("chains of a release have no bound beside other releases")
-    single = ChainAccountant(mechanism_chains(chains)).loss(rate, adversary).epsilon
-    bound = chains.stretch_bound(single, 1, rate, (), adversary)
-    return replace(bound, rate=rate).epsilon(ticks)  # joint chains would count what their devices may tell
+    tick_loss = ChainAccountant(mechanism_chains(chains)).loss(rate, adversary).epsilon
+    stretch_bound = chains.stretch_bound(tick_loss, 1, rate, (), adversary)
+    return replace(stretch_bound, rate=rate).epsilon(ticks)  # joint chains would count what their devices may tell
 
 
 @cache
@@ -435,10 +437,10 @@ _CLASSES: TypeAdapter[tuple[ReleaseClass, ...]] = TypeAdapter(tuple[ReleaseClass
 
 
 def allowance_problem(ledger_units: int, mechanism: str, promise: Promise, period_us: int, chains: str) -> str:
-    """The reason why a recorded allowance is above its mechanism's rule for a promise and classes as JSON, or ''."""
+    """Say why a recorded allowance is above the rule of its mechanism, or ''; `chains` are classes as JSON."""
     try:
-        terms = (promise.epsilon, promise.adversary, cast(Mechanism, mechanism), promise.ticks(period_us))
-        allowances = [allowance(declared, *terms) for declared in classes_of(chains)]
+        promise_terms = (promise.epsilon, promise.adversary, cast(Mechanism, mechanism), promise.ticks(period_us))
+        allowances = [allowance(chain_class, *promise_terms) for chain_class in classes_of(chains)]
     except (ArithmeticError, ChainClassError, ValueError) as error:
         return f"its allowance cannot be computed again: {str(error).splitlines()[0]}"
     largest = min(allowances, default=0)
@@ -462,21 +464,21 @@ def readable_classes(chains: str) -> tuple[ReleaseClass, ...]:
 
 
 def add_classes(chains: str, new_classes: Iterable[ReleaseClass]) -> str:
-    """Add classes to those in JSON, if they are of the same kind: of policies, or a release's own chains."""
+    """Add new classes to the JSON of classes, if both are of policies or both are a release's own chains."""
     classes = readable_classes(chains)
-    are_own = any(isinstance(declared, ListedChains) for declared in classes)
-    fitting_classes = (listed for listed in new_classes if isinstance(listed, ListedChains) == are_own)
+    are_listed = any(isinstance(chain_class, ListedChains) for chain_class in classes)
+    fitting_classes = (new_class for new_class in new_classes if isinstance(new_class, ListedChains) == are_listed)
     union = tuple(dict.fromkeys((*classes, *fitting_classes)))
     return chains if union == classes else _CLASSES.dump_json(union).decode()
 
 
 def charged_streams(chains: str, device: str) -> frozenset[Stream]:
     """The streams that an account's classes of chains, given as JSON, charge together; empty if a stream is alone."""
-    return frozenset[Stream]().union(*(named_streams(declared, device) for declared in readable_classes(chains)))
+    return frozenset[Stream]().union(*(named_streams(chain_class, device) for chain_class in readable_classes(chains)))
 
 
 def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) -> str:
-    """The reason why the noise of a release is not by its mechanism's rule, or ''.
+    """Say why the noise of a release breaks the rule of its mechanism, or ''.
 
     `charge` is the largest charge of a device's ticks, in units of `gateway.releases.charges`.
     """
@@ -489,13 +491,13 @@ def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) ->
     try:
         basis = WholeWindow.model_validate_json(entry["basis"])
         if entry["mechanism"] == "group":
-            is_other = basis.moved is None or basis.moved < window_sensitivity(frame.query, 1, frame.length)
+            is_other_window = basis.moved is None or basis.moved < window_sensitivity(frame.query, 1, frame.length)
         else:
             ticks = {symbol.ticks for symbol in basis.symbols}
-            is_other = basis.moved is not None or len(basis.symbols) != frame.devices or ticks != {frame.length}
+            is_other_window = basis.moved is not None or len(basis.symbols) != frame.devices or ticks != {frame.length}
         needed = basis.scale(frame.epsilon)
     except (ArithmeticError, ChainClassError, ValueError) as error:
         return f"its noise cannot be computed again: {str(error).splitlines()[0]}"
-    if is_other:
+    if is_other_window:
         return "its noise is for another window"
     return "" if Fraction(entry["scale"]) >= needed else f"its noise has scale {entry['scale']}, and needs {needed}"

@@ -47,7 +47,16 @@ from gateway.releases.allowance import (
     noise_problems,
     readable_classes,
 )
-from gateway.releases.charges import ChargedTicks, charges_beside, clip, first_peak, nats, peak, summed, units_above
+from gateway.releases.charges import (
+    ChargedTicks,
+    charges_beside,
+    clip,
+    first_peak,
+    nats,
+    peak,
+    sum_charges,
+    units_above,
+)
 from gateway.releases.entries import (
     SITE,
     AccountKey,
@@ -80,7 +89,7 @@ class TrustedPolicies:
     def __bool__(self) -> bool:
         return bool(self._policies)
 
-    def of(self, stream: Stream) -> list[Policy]:
+    def versions(self, stream: Stream) -> list[Policy]:
         """The versions of a stream's policy."""
         return self._policies.get(stream, [])
 
@@ -92,28 +101,30 @@ class TrustedPolicies:
         """
         tables = _named_tables(inputs)
         if not charge or not tables:
-            return [policy for policy in self.of(stream) if charge or policy.counted]
+            return [policy for policy in self.versions(stream) if charge or policy.counted]
         return [
             policy
-            for policy in self.of(stream)
+            for policy in self.versions(stream)
             if policy.table is not None and digest(canonical_table(policy.table)) in tables
         ]
 
     def has(self, stream: Stream, table: NoiseTable) -> bool:
         """Tell whether a policy of a stream has this noise table."""
-        return any(policy.table == table for policy in self.of(stream))
+        return any(policy.table == table for policy in self.versions(stream))
 
     def classes(self, streams: Iterable[Stream]) -> set[ChainClass]:
-        """All classes of streams, and of the streams that their policies name as moving with them."""
+        """All classes of chains of some streams, and of the streams that move with them by a policy."""
         queue, visited = list(streams), set[Stream]()
         while queue:
             if (stream := queue.pop()) not in visited:
                 visited.add(stream)
-                queue += [named for policy in self.of(stream) for named in named_streams(policy.chains, stream[0])]
-        return {policy.chains for stream in visited for policy in self.of(stream)}
+                queue += [
+                    partner for policy in self.versions(stream) for partner in named_streams(policy.chains, stream[0])
+                ]
+        return {policy.chains for stream in visited for policy in self.versions(stream)}
 
     def base_problem(self, stream: Stream, makers: Iterable[Policy], base: int) -> str:
-        """The reason why an account's base is below the charge of the windows of these policies, or ''.
+        """Say why an account's base is too small for the windows of these policies, or ''.
 
         Windows of streams that move with the stream are charged, too.
         """
@@ -124,8 +135,11 @@ class TrustedPolicies:
 
     def _window_charge(self, stream: Stream, policy: Policy) -> int:
         """The least charge of device windows to every tick if this policy is in force."""
-        others = named_streams(policy.chains, stream[0]) - {stream}
-        charges = (min((units_above(policy.window_rate) for policy in self.of(other)), default=0) for other in others)
+        partners = named_streams(policy.chains, stream[0]) - {stream}
+        charges = (
+            min((units_above(policy.window_rate) for policy in self.versions(partner)), default=0)
+            for partner in partners
+        )
         return units_above(policy.window_rate) + sum(charges)
 
 
@@ -150,13 +164,13 @@ _Members = dict[int, dict[str, tuple[int, int]]]
 
 def _read_members(rows: LedgerRows) -> _Members:
     members: _Members = defaultdict(dict)
-    for group, device, units, shift in rows.members():
-        members[group][device] = units, shift
+    for group, device, device_charge, shift in rows.members():
+        members[group][device] = device_charge, shift
     return members
 
 
 def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
-    """Contradictions between releases and the sums in the ledger, a line each; without policies fewer are found."""
+    """List contradictions between releases and the ledger's sums, a line each; policies show more of them."""
     contents, members = _Contents(rows, policies), _read_members(rows)
     for entry in rows.entries():
         charges = {device: units for device, (units, _) in members[entry["in_group"]].items()}
@@ -201,7 +215,7 @@ class _Contents:
                 self.problems.append(f"audience {audience}: was promised different things")
 
     def entry_problem(self, entry: Mapping[str, Any], charges: Mapping[str, int]) -> str:
-        """The reason why a release is not that of its entry, its question, its sums and its noise, or ''.
+        """Say why a release contradicts its entry, question, sums or noise, or ''.
 
         `charges` has the charge of every tick by device.
         """
@@ -239,7 +253,7 @@ class _Contents:
             return f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"
 
     def _answer_problem(self, frame: ReleaseFrame, question: Question, noisy: NoisyInputs) -> str:
-        """The reason why a release does not follow from its sums and noise, or ''; if '', adds to `noise_totals`.
+        """Say why an answer does not follow from its sums and noise, or add the noise to `noise_totals` and return ''.
 
         Raises one of `_READ_ERRORS` if the question and the sums do not fit together.
         """
@@ -255,31 +269,31 @@ class _Contents:
         if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
             return "its noise is not of the scale that its sums have"
         for sums, counts in zip(noisy.inputs.tallies, noisy.counts, strict=True):
-            count, size = self.noise_totals.get(noisy.own_scale, (0, 0))
+            number_count, total_size = self.noise_totals.get(noisy.own_scale, (0, 0))
             noise_size = int(abs(counts.counts - sums.counts).sum())
-            self.noise_totals[noisy.own_scale] = count + sums.counts.size, size + noise_size
+            self.noise_totals[noisy.own_scale] = number_count + sums.counts.size, total_size + noise_size
         return ""
 
     def _basis_problem(self, entry: Mapping[str, Any], charges: Mapping[str, int], question: Question) -> str:
-        """The reason why the Wasserstein mechanism's noise is not for tables and classes of trusted policies, or ''."""
+        """Say why Wasserstein noise is for other tables or classes than trusted policies have, or ''."""
         if entry["mechanism"] != "wasserstein" or not self._policies:
             return ""
         basis = WholeWindow.model_validate_json(entry["basis"])
         for device in charges:
             makers = self._policies.makers((device, entry["stream"]), entry["inputs"], charges[device])
-            needed_rules = [
+            possible_bases = [
                 (counted_symbols(classes, policy.table, question.query.states, ()).hits, classes)
                 for policy in makers
                 if policy.table is not None
                 for classes in [question.classes([policy])]
             ]
-            rules = {(symbol.hits, chain) for symbol in basis.symbols for chain in symbol.chains}
-            if not any({(hits, chain) for chain in classes} <= rules for hits, classes in needed_rules):
+            stored_bases = {(symbol.hits, chain) for symbol in basis.symbols for chain in symbol.chains}
+            if not any({(hits, chain) for chain in classes} <= stored_bases for hits, classes in possible_bases):
                 return f"its noise is not for the table and the class of chains of {device}"
         return ""
 
     def _charge_problem(self, entry: Mapping[str, Any], charges: Mapping[str, int], noisy: NoisyInputs) -> str:
-        """The reason why the charges are not those of the noise, or ''.
+        """Say why an entry's charges do not fit its noise, or ''.
 
         Charges of mechanisms that do not compose are checked by `noise_problem`.
         """
@@ -287,18 +301,18 @@ class _Contents:
             return ""
         spread = float_up(sensitivity(noisy.inputs.tallies) / noisy.own_scale)
         dues = {tally.table: units_above(charge(tally.table, spread)) for tally in noisy.counts}
-        for device, units in charges.items():
-            if not units:
+        for device, device_charge in charges.items():
+            if not device_charge:
                 continue
             stream = device, entry["stream"]
             own_dues = {due for table, due in dues.items() if not self._policies or self._policies.has(stream, table)}
             # The replay reports an empty set.
-            if own_dues and all(abs(units - due) > due * TOLERANCE for due in own_dues):
-                return f"{device} is charged {nats(units):.12g}, and its noise {nats(max(own_dues)):.12g}"
+            if own_dues and all(abs(device_charge - due) > due * TOLERANCE for due in own_dues):
+                return f"{device} is charged {nats(device_charge):.12g}, and its noise {nats(max(own_dues)):.12g}"
         length = entry["last"] - entry["first"] + 1
         for due in set(dues.values()):
             ticks = sum(tally.ticks for tally in noisy.counts if dues[tally.table] >= due)
-            payers = sum(units >= due * (1 - TOLERANCE) for units in charges.values())
+            payers = sum(device_charge >= due * (1 - TOLERANCE) for device_charge in charges.values())
             if ticks > length * payers:
                 return (
                     f"sums {ticks} ticks that cost {nats(due):.12g} or more, and {payers} devices are charged as much"
@@ -312,7 +326,7 @@ def _period(frame: ReleaseFrame) -> int:
 
 
 def _frame_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charges: Mapping[str, int]) -> str:
-    """The reason why a release is not the one that an entry's columns and charges name, or ''."""
+    """Say why a release contradicts its entry's columns or charges, or ''."""
     columns = ("name", "audience", "stream", "first", "last", "mechanism", "noise", "scale")
     has_columns = all(getattr(frame, column) == entry[column] for column in columns)
     if not has_columns or frame.entry != entry["number"] or frame.devices != len(charges):
@@ -323,7 +337,7 @@ def _frame_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charges: Mappi
 
 
 def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question: Question) -> str:
-    """The reason why a release does not answer its question, or ''."""
+    """Say why a release does not answer its question, or ''."""
     states = tuple(question.labels[state] for state in question.query.states if 0 <= state < len(question.labels))
     terms = (frame.name, frame.stream, frame.mechanism, frame.length, frame.query, frame.states, frame.confidence)
     asked_terms = (question.name, question.stream, question.mechanism, question.length, question.query.kind, states)
@@ -382,39 +396,39 @@ class _Account:
     base: int = 0
     exclusive: int = 0
     shifted: bool = False
-    named: frozenset[Stream] = frozenset()
+    named_with: frozenset[Stream] = frozenset()
     together: bool = False
     runs: list[ChargedTicks] = field(default_factory=list)
     disclosures: list[Disclosure] = field(default_factory=list)
 
     def slice_near(self, first: int, last: int) -> slice:
         """The slice of `runs` that overlap ticks first..last, and perhaps one run before them."""
-        begin, end = (bisect_left(self.runs, tick, key=attrgetter("first")) for tick in (first, last + 1))
-        return slice(max(begin - 1, 0), end)
+        begin_index, end_index = (bisect_left(self.runs, tick, key=attrgetter("first")) for tick in (first, last + 1))
+        return slice(max(begin_index - 1, 0), end_index)
 
     def disclose(self, charge: int, runs: list[ChargedTicks], first: int, last: int) -> None:
-        """Let the newest disclosure be about ticks first..last, too, with this charge if it is larger.
+        """Extend the newest disclosure to ticks first..last, and raise its charge if the new charge is larger.
 
         The tick of a charge is where `runs` peak, or `first` without runs.
         """
         if self.disclosures:
-            newest = self.disclosures[-1]
-            if charge > newest.charge:
-                newest = newest._replace(charge=charge, tick=first_peak(runs, first))
-            first = first if newest.first < 0 else min(newest.first, first)
-            self.disclosures[-1] = newest._replace(first=first, last=max(newest.last, last))
+            newest_disclosure = self.disclosures[-1]
+            if charge > newest_disclosure.charge:
+                newest_disclosure = newest_disclosure._replace(charge=charge, tick=first_peak(runs, first))
+            first = first if newest_disclosure.first < 0 else min(newest_disclosure.first, first)
+            self.disclosures[-1] = newest_disclosure._replace(first=first, last=max(newest_disclosure.last, last))
 
-    def hold_to(self, classes: Iterable[tuple[ReleaseClass, int]]) -> None:
+    def note_classes(self, classes: Iterable[tuple[ReleaseClass, int]]) -> None:
         """Add classes, each with a period, to the classes of the newest disclosure."""
         if self.disclosures and (new_classes := list(classes)):
-            newest = self.disclosures[-1]
-            chains = add_classes(newest.chains, (chains for chains, _ in new_classes))
-            self.disclosures[-1] = newest._replace(
-                chains=chains, period_us=min(newest.period_us, *(period_us for _, period_us in new_classes))
+            newest_disclosure = self.disclosures[-1]
+            chains = add_classes(newest_disclosure.chains, (chains for chains, _ in new_classes))
+            self.disclosures[-1] = newest_disclosure._replace(
+                chains=chains, period_us=min(newest_disclosure.period_us, *(period_us for _, period_us in new_classes))
             )
 
     def history(self) -> list[Disclosure]:
-        """The disclosures under each allowance that had releases; `runs` are set if nothing else counts."""
+        """List a disclosure for each allowance that had releases; `runs` are set if nothing else counts."""
         disclosures = [version._replace(shifted=self.shifted) for version in self.disclosures if version.charge >= 0]
         if len(disclosures) == 1 and not (disclosures[0].base or self.together or self.shifted):
             return [disclosures[0]._replace(runs=tuple(self.runs))]
@@ -424,7 +438,7 @@ class _Account:
 def verify(
     ledger: Ledger, payloads: Mapping[int, bytes] | None = None, policies: TrustedPolicies | None = None
 ) -> Audit:
-    """Recompute a ledger's charges and releases, and compare. A charge above a later, lower allowance is no problem.
+    """Compute a ledger's charges and releases again. A charge above a later, lower allowance is no problem.
 
     Args:
         payloads: releases that were received, as entry number and bytes; the ledger must hold the same bytes.
@@ -445,7 +459,7 @@ def replay_ledger(rows: LedgerRows, payloads: Mapping[int, bytes], policies: Tru
     """Audit accounts, charges and allowances only: nothing is computed from sums and noise."""
     replay = _Replay(rows, policies)
     for expected_number, entry in enumerate(rows.entries(), start=1):
-        replay.take(entry, expected_number)
+        replay.apply_entry(entry, expected_number)
     replay.compare(rows)
     for entry_number, payload in payloads.items():
         if rows.payload(entry_number) != payload:
@@ -473,56 +487,56 @@ class _Replay:
         self._outlived: dict[Stream, list[tuple[int, ReleaseClass, int]]] = defaultdict(list)
         for device, stream, chains, period_us, after_entry in rows.outlived_classes():
             self._outlived[device, stream] += [(after_entry, chain, period_us) for chain in readable_classes(chains)]
-        self._change(0)
+        self._apply_changes(0)
 
-    def take(self, entry: Mapping[str, Any], expected_number: int) -> None:
+    def apply_entry(self, entry: Mapping[str, Any], expected_number: int) -> None:
         """Charge the next entry, and apply the changes that were recorded after it."""
         number = entry["number"]
         if number != expected_number and not self.problems:
             self.problems.append(f"entry {expected_number}: is missing")
         self.problems += [f"entry {number}: {problem}" for problem in self._entry_problems(entry)]
-        self._change(number)
+        self._apply_changes(number)
 
     def _entry_problems(self, entry: Mapping[str, Any]) -> Iterator[str]:
         """Charge the devices of an entry. Yield its problems."""
         members = self._members[entry["in_group"]]
         if not members:
             yield "has no devices"
-        charges = [units for units, _ in members.values()]
+        charges = [device_charge for device_charge, _ in members.values()]
         if problem := uncharged_problem(entry["audience"], entry["topic"], charges, entry["noise"]):
             yield problem
-        for device, (units, shift) in members.items():
-            if units == 0 and not entry["reason"]:
+        for device, (device_charge, shift) in members.items():
+            if device_charge == 0 and not entry["reason"]:
                 yield "charges nothing and does not say why"
-            if units == 0 and entry["audience"] == SITE:
+            if device_charge == 0 and entry["audience"] == SITE:
                 continue
             key = AccountKey(device, entry["stream"], entry["audience"])
             if key not in self._by_key:
                 yield f"{key}: has no account"
                 continue
-            yield from (f"{key}: {problem}" for problem in self._charge(self._by_key[key], entry, units, shift))
+            yield from (f"{key}: {problem}" for problem in self._charge(self._by_key[key], entry, device_charge, shift))
 
-    def _charge(self, account: _Account, entry: Mapping[str, Any], units: int, shift: int) -> Iterator[str]:
+    def _charge(self, account: _Account, entry: Mapping[str, Any], device_charge: int, shift: int) -> Iterator[str]:
         """Charge an account for an entry; `shift` is how far the device's tick numbers are ahead. Yield problems."""
         first, last, number = entry["first"] + shift, entry["last"] + shift, entry["number"]
-        streams = self._streams_with(account.key)
+        streams = self._sharing_streams(account.key)
         keys = (AccountKey(*stream, account.key.audience) for stream in sorted(streams - {account.key[:2]}))
         accounts = [account, *(self._by_key[key] for key in keys if key in self._by_key)]
         if account.mechanism != entry["mechanism"]:
             yield "is charged by another mechanism than its account"
-        if not account.named <= streams:
-            yield f"is not charged with {together_name(account.named)}"
+        if not account.named_with <= streams:
+            yield f"is not charged with {together_name(account.named_with)}"
         if any(member.exclusive for member in accounts) or (
             entry["exclusive"] and (account.base or any(member.runs for member in accounts))
         ):
             yield "does not compose with another release"
-        if units:
+        if device_charge:
             near_runs = account.slice_near(first, last + 1)
-            account.runs[near_runs] = summed([*account.runs[near_runs], ChargedTicks(first, last, units)])
+            account.runs[near_runs] = sum_charges([*account.runs[near_runs], ChargedTicks(first, last, device_charge)])
         elif not account.base:
             yield "its device releases no windows"
         account.exclusive = number if entry["exclusive"] else account.exclusive
-        account.shifted |= units > 0 and shift != 0
+        account.shifted |= device_charge > 0 and shift != 0
         account.together |= len(accounts) > 1
         runs = [run for member in accounts for run in _charges_at(member, first, last, shift, account.key.device)]
         tick_charge = peak(runs) + account.base
@@ -530,19 +544,19 @@ class _Replay:
         if problem := _period_problem(account, entry["payload"]):
             yield problem
         outlived = [outlived for stream in streams for outlived in self._outlived.get(stream, ())]
-        account.hold_to((chain, period) for after, chain, period in outlived if number > after)
-        if self._policies and (problem := _maker_problem(account, self._policies, entry["inputs"], units)):
+        account.note_classes((chain, period) for after_entry, chain, period in outlived if number > after_entry)
+        if self._policies and (problem := _note_makers(account, self._policies, entry["inputs"], device_charge)):
             yield problem
         if tick_charge > account.allowance:
             excess = f"{nats(tick_charge):.12g} of {nats(account.allowance):.12g} allowed"
             yield f"ticks {first}..{last} reached {excess}"
 
-    def _streams_with(self, key: AccountKey) -> set[Stream]:
+    def _sharing_streams(self, key: AccountKey) -> set[Stream]:
         """The streams that share charges with a key's stream, and that stream itself."""
         group_name = self._group_names.get(key[:2])
         return {key[:2]} | {stream for stream, other_name in self._group_names.items() if other_name == group_name}
 
-    def _change(self, entry_number: int) -> None:
+    def _apply_changes(self, entry_number: int) -> None:
         """Apply the changes of groups and of allowances that were recorded after an entry."""
         self._group_names |= self._group_changes.pop(entry_number, {})
         allowances = self._allowances.pop(entry_number, [])
@@ -550,7 +564,7 @@ class _Replay:
             if (account := self.accounts.get(account_number)) is None:
                 continue
             account.allowance, account.base = allowance, base
-            account.named = charged_streams(chains, account.key.device)
+            account.named_with = charged_streams(chains, account.key.device)
             promise = Promise(epsilon, adversary, seconds)
             account.disclosures.append(
                 Disclosure(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), after=entry_number)
@@ -560,7 +574,7 @@ class _Replay:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
             self.problems += [f"{account.key}: {problem}"] if problem else []
             written_classes = {chain for chain in readable_classes(chains) if not isinstance(chain, ListedChains)}
-            if self._policies and written_classes - self._policies.classes({account.key[:2], *account.named}):
+            if self._policies and written_classes - self._policies.classes({account.key[:2], *account.named_with}):
                 self.problems.append(
                     f"{account.key}: its allowance is for a class of chains of no policy that was given"
                 )
@@ -583,7 +597,7 @@ class _Replay:
 
 
 def _period_problem(account: _Account, payload: bytes) -> str:
-    """The reason why a release's ticks are shorter than those for which its account's allowance was computed, or ''."""
+    """Say why a release's ticks are shorter than the ticks for which its account's allowance was computed, or ''."""
     if not account.disclosures or not account.disclosures[-1].promise.seconds or not payload:
         return ""
     try:
@@ -595,7 +609,7 @@ def _period_problem(account: _Account, payload: bytes) -> str:
     return f"its ticks are of {period} us, and its allowance is for ticks of {account.disclosures[-1].period_us} us"
 
 
-def _maker_problem(account: _Account, policies: TrustedPolicies, inputs: str, charge: int) -> str:
+def _note_makers(account: _Account, policies: TrustedPolicies, inputs: str, charge: int) -> str:
     """Add the classes of the policies that made an entry's counts to the account's newest disclosure.
 
     Return the reason why no policy can have made them, or why the base is too small for those, else ''.
@@ -605,12 +619,12 @@ def _maker_problem(account: _Account, policies: TrustedPolicies, inputs: str, ch
     if not makers:
         policy_kind = "of the table that was counted" if charge else "that releases windows"
         return f"no policy of {account.key.device}/{account.key.stream} {policy_kind} was given"
-    account.hold_to((policy.chains, policy.clock.period_us) for policy in makers)
+    account.note_classes((policy.chains, policy.clock.period_us) for policy in makers)
     return policies.base_problem(stream, makers, account.base)
 
 
 def _charges_at(account: _Account, first: int, last: int, shift: int, device: str) -> list[ChargedTicks]:
-    """The charges of an account at ticks first..last of a device; another device's are as in `charges_beside`."""
+    """List an account's charges at a device's ticks first..last; `charges_beside` gives those of another device."""
     if account.key.device == device:
         return clip(account.runs[account.slice_near(first, last)], first, last)
     return charges_beside(account.runs, first, last, None if account.shifted else shift)

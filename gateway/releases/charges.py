@@ -21,10 +21,10 @@ __all__ = [
     "charges_beside",
     "clip",
     "first_peak",
-    "last_above",
+    "last_tick_above",
     "nats",
     "peak",
-    "summed",
+    "sum_charges",
     "units_above",
     "units_below",
 ]
@@ -63,14 +63,14 @@ class ChargedTicks(NamedTuple):
     charge: int
 
 
-def summed(runs: Iterable[ChargedTicks]) -> list[ChargedTicks]:
+def sum_charges(runs: Iterable[ChargedTicks]) -> list[ChargedTicks]:
     """Add up the charges of runs that may overlap."""
-    changes = Counter[int]()
+    charge_changes = Counter[int]()
     for run in runs:
-        changes[run.first] += run.charge
-        changes[run.last + 1] -= run.charge
-    ticks = sorted(tick for tick, change in changes.items() if change)
-    charges = accumulate(changes[tick] for tick in ticks)
+        charge_changes[run.first] += run.charge
+        charge_changes[run.last + 1] -= run.charge
+    ticks = sorted(tick for tick, charge_change in charge_changes.items() if charge_change)
+    charges = accumulate(charge_changes[tick] for tick in ticks)
     spans = zip(pairwise(ticks), charges, strict=False)  # from the last change on the charge is 0
     return [ChargedTicks(first, end - 1, charge) for (first, end), charge in spans if charge]
 
@@ -93,20 +93,20 @@ def charges_beside(runs: Iterable[ChargedTicks], first: int, last: int, ahead: i
     if ahead is None:
         charge = peak(runs)
         return [ChargedTicks(first, last, charge)] if charge else []
-    clipped = clip(runs, first - ahead, last - ahead)
-    return [ChargedTicks(run.first + ahead, run.last + ahead, run.charge) for run in clipped]
+    clipped_runs = clip(runs, first - ahead, last - ahead)
+    return [ChargedTicks(run.first + ahead, run.last + ahead, run.charge) for run in clipped_runs]
 
 
 def peak(runs: Iterable[ChargedTicks]) -> int:
     """The largest sum of charges of a tick, 0 without runs; the runs may overlap."""
-    return max((run.charge for run in summed(runs)), default=0)
+    return max((run.charge for run in sum_charges(runs)), default=0)
 
 
-def last_above(runs: Iterable[ChargedTicks], limit: int) -> int:
+def last_tick_above(runs: Iterable[ChargedTicks], limit: int) -> int:
     """The last tick whose charges add up to more than a limit, -1 if there is none; the runs may overlap."""
-    return max((run.last for run in summed(runs) if run.charge > limit), default=-1)
+    return max((run.last for run in sum_charges(runs) if run.charge > limit), default=-1)
 
 
 def first_peak(runs: Iterable[ChargedTicks], default: int) -> int:
     """The first tick with the largest sum of charges, `default` without runs; the runs may overlap."""
-    return max(summed(runs), key=attrgetter("charge"), default=ChargedTicks(default, default, 0)).first
+    return max(sum_charges(runs), key=attrgetter("charge"), default=ChargedTicks(default, default, 0)).first

@@ -32,9 +32,9 @@ from fugu.privacy.chain_class import ChainClassError, ListedChains
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.charges import units_above
-from gateway.releases.entries import NO_PAST, SITE, AccountKey, Past, Promise, Stream
+from gateway.releases.entries import NO_PAST, SITE, AccountKey, Promise, Stream, StreamPast
 
-__all__ = ["Audience", "Bound", "Matrices", "Reader", "ReleaseConfig", "Scheduled", "load_readers"]
+__all__ = ["Audience", "Bound", "Matrices", "Reader", "ReleaseConfig", "ScheduledRelease", "load_readers"]
 
 
 _MOST_TICKS = 2**31
@@ -43,15 +43,15 @@ Ticks = Annotated[int, Field(ge=1, le=_MOST_TICKS)]
 Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 
 
-def _read_seconds(length: object) -> object:
+def _read_seconds(length_text: object) -> object:
     """Convert the text of a length of time to seconds, `tick` to 0; a number already has seconds."""
-    if length == "tick":
+    if length_text == "tick":
         return 0
-    if isinstance(length, str):
-        return math.ceil(seconds_of(length))
-    if length == 0:
+    if isinstance(length_text, str):
+        return math.ceil(seconds_of(length_text))
+    if length_text == 0:
         raise ValueError('a stretch of no time: say "tick" for a single tick')
-    return length
+    return length_text
 
 
 Seconds = Annotated[int, Field(ge=0, le=366 * 86_400)]
@@ -77,7 +77,7 @@ class Audience(Document):
         return Promise(self.epsilon, self.adversary, self.protect)
 
 
-class Scheduled(Document):
+class ScheduledRelease(Document):
     """A statistic that is released again and again: window n covers the ticks n * stride .. n * stride + length - 1.
 
     Attributes:
@@ -176,7 +176,7 @@ class ReleaseConfig(Document):
 
     readers: str | None = None
     audiences: dict[Name, Audience] = Field(default={})
-    releases: tuple[Scheduled, ...] = ()
+    releases: tuple[ScheduledRelease, ...] = ()
 
     def _check_consistency(self) -> None:
         if SITE in self.audiences:
@@ -253,7 +253,7 @@ class Reader(Document):
         config: ReleaseConfig,
         catalogue: Catalogue,
         exclusive_keys: Collection[AccountKey] = (),
-        past: Callable[[Iterable[Stream]], Past] = lambda _streams: NO_PAST,
+        past: Callable[[Iterable[Stream]], StreamPast] = lambda _streams: NO_PAST,
     ) -> list[Bound]:
         """Bound what the reader may be told about each stream. FuguError, one line, if a bound is above its limit.
 
@@ -306,7 +306,7 @@ def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
 
 
 def _stream_bound(
-    reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: str, stream: str, past: Past
+    reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: str, stream: str, past: StreamPast
 ) -> Bound | None:
     """The largest bound by any version of a stream's policy; `None` if no version allows anything.
 
@@ -373,8 +373,8 @@ def _exclusive_epsilons(reader: Reader, config: ReleaseConfig, device: str, stre
     Raises FuguError if the reader may not be told of that release.
     """
     for release in config.releases:
-        is_about = release.stream == stream and (release.devices == "all" or device in release.devices)
-        if is_about and release.audience in reader.audiences and (release.mechanism in ALONE or release.chains):
+        is_about_stream = release.stream == stream and (release.devices == "all" or device in release.devices)
+        if is_about_stream and release.audience in reader.audiences and (release.mechanism in ALONE or release.chains):
             if set(reader.audiences) != {release.audience}:
                 reason = (
                     "has chains of its own" if release.chains else f"is by {release.mechanism}, which does not compose"

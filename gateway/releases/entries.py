@@ -37,11 +37,11 @@ __all__ = [
     "Content",
     "Entry",
     "LouderTicks",
-    "Past",
     "Promise",
     "Release",
     "State",
     "Stream",
+    "StreamPast",
     "canonical_bytes",
     "digest",
     "inputs_digest",
@@ -60,7 +60,7 @@ def named_streams(chains: ReleaseClass, device: str) -> frozenset[Stream]:
     """The streams that a class of chains of a device's policy names; empty unless it names two or more."""
     if len(chains.named_streams) < 2:
         return frozenset()
-    name_parts = [shown.name.rpartition("/") for shown in chains.named_streams]
+    name_parts = [shown_streams.name.rpartition("/") for shown_streams in chains.named_streams]
     return frozenset((owner or device, stream) for owner, _, stream in name_parts)
 
 
@@ -124,7 +124,7 @@ class Promise(NamedTuple):
         return f"{self.epsilon:.10g}{stretch} ({self.adversary})"
 
 
-class Past(NamedTuple):
+class StreamPast(NamedTuple):
     """Facts about streams that a ledger knows, and no policy any more.
 
     Attributes:
@@ -136,7 +136,7 @@ class Past(NamedTuple):
     lost: bool = False
 
 
-NO_PAST = Past()
+NO_PAST = StreamPast()
 
 
 class Allowance(NamedTuple):
@@ -284,7 +284,7 @@ class Entry(NamedTuple):
 
 
 def uncharged_problem(audience: str, topic: str, charges: Iterable[int], noise: str) -> str:
-    """The reason why a release would tell somebody something that is not charged to them, or ''.
+    """Say why a release would tell readers more than they are charged for, or ''.
 
     Only a release to the site, or of windows that devices released themselves, charges nothing: an account's base has
     the charge of the latter. A release is charged to the audience that may read its topic.
@@ -301,7 +301,7 @@ def uncharged_problem(audience: str, topic: str, charges: Iterable[int], noise: 
 
 
 def standing_problem(key: AccountKey, allowance: int, base: int) -> str:
-    """The reason why nothing can be released of a stream to an audience, with what to change, or ''."""
+    """Say why nothing of a stream can be released to an audience, and what to change, or ''."""
     if base <= allowance:
         return ""
     return (

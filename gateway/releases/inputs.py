@@ -86,7 +86,7 @@ class Question:
     chains: tuple[Rows, ...] = ()
 
     def sequences(self, device: str) -> list[tuple[str, Window | None]]:
-        """A device's sequences that may answer: first its symbols, with `None`, then its windows, with their window."""
+        """List a device's sequences that may answer: its symbols with `None`, then its windows with their window."""
         window, sequences = self.windows.get(device), list[tuple[str, Window | None]]()
         if device not in self.silent:
             sequences.append((self.stream, None))
@@ -159,7 +159,7 @@ def symbols_addend(query: Query, tallies: Sequence[Tally], scale: Fraction) -> A
 
 
 def symbols_variances(query: Query, ticks: Mapping[NoiseTable, int], scale: Fraction | None) -> Floats:
-    """Bound the variances (n,) of an answer, no dwell time, from `ticks` symbols of each table, for the worst states.
+    """Bound the variances (n,) of an answer, no dwell time, for the worst states; `ticks` counts symbols by table.
 
     `scale` is the scale of the noise on each table's counts, `None` for no noise.
     """
@@ -184,12 +184,12 @@ def weighted_mean(addend: Addend, other: Addend) -> Addend:
 
 def sum_addends(addends: Sequence[Addend]) -> Addend:
     """Add up answers for different devices."""
-    values, variances, steps, ticks = zip(*addends, strict=True)
-    return Addend(np.sum(values, axis=0), np.sum(variances, axis=0), np.max(steps, axis=0), sum(ticks))
+    values, variances, largest_steps, ticks = zip(*addends, strict=True)
+    return Addend(np.sum(values, axis=0), np.sum(variances, axis=0), np.max(largest_steps, axis=0), sum(ticks))
 
 
 def answer(query: Query, addend: Addend, confidence: float) -> Estimates:
-    """Compute values (no dwell time) with standard errors and intervals, too wide rather than too narrow.
+    """Compute an answer's estimates, no dwell time; its intervals are rather too wide than too narrow.
 
     Half of an interval is the larger of the normal and the Laplace quantile, plus one step, because noise is whole.
     """

@@ -21,14 +21,14 @@ from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, counted_symbols
 from gateway.releases.charges import units_above
-from gateway.releases.config import Audience, Matrices, ReleaseConfig, Scheduled
+from gateway.releases.config import Audience, Matrices, ReleaseConfig, ScheduledRelease
 from gateway.releases.entries import (
     NO_PAST,
     SITE,
     AccountKey,
     Allowance,
-    Past,
     Stream,
+    StreamPast,
     named_streams,
     standing_problem,
     together_name,
@@ -55,13 +55,13 @@ def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
                 clocks.setdefault((device, stream), set()).add(policy.clock)
                 group = own_streams.union(*(groups.get(member, ()) for member in own_streams))
                 groups |= dict.fromkeys(group, group)
-    distinct_groups = list(dict.fromkeys(groups.values()))
-    for members in distinct_groups:
+    moving_groups = list(dict.fromkeys(groups.values()))
+    for members in moving_groups:
         if len(set[Clock]().union(*(clocks.get(member, set()) for member in members))) > 1:
             raise FuguError(
                 f"streams {together_name(members)} move together and do not have one clock: plan them with one --epoch"
             )
-    return distinct_groups
+    return moving_groups
 
 
 _NAME_LENGTH = 64
@@ -69,16 +69,16 @@ _TIED = 1.0 + 1e-6
 
 
 class CountedTicks(NamedTuple):
-    """Counted ticks first..last of a stream under one version of its policy; `dated` is that version in its history."""
+    """Ticks first..last of a stream, counted under one version of its policy, which `dated_version` dates."""
 
     policy: Policy
-    dated: Dated
+    dated_version: Dated
     first: int
     last: int
 
     def epsilon(self, ticks: int) -> float:
         """Bound the loss in nats of every stretch of `ticks` that has one of these ticks; infinite without a bound."""
-        return self.dated.epsilon(self.policy.bound(), max(0, self.first - ticks + 1), self.last, ticks)
+        return self.dated_version.epsilon(self.policy.bound(), max(0, self.first - ticks + 1), self.last, ticks)
 
 
 class Job(NamedTuple):
@@ -92,7 +92,7 @@ class Job(NamedTuple):
         honest: of a sum of homes, how many honest homes its promise needs.
     """
 
-    plan: Scheduled
+    plan: ScheduledRelease
     question: Question
     audience: Audience | None
     topic: str
@@ -174,7 +174,7 @@ def _check_accounts(jobs: Iterable[Job]) -> None:
                 raise FuguError(f"{prefix}, and mechanism {mechanism} does not compose with anything")
 
 
-def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catalogue: Catalogue) -> Job:
+def _job(plan: ScheduledRelease, devices: tuple[str, ...], config: ReleaseConfig, catalogue: Catalogue) -> Job:
     """The job of a configured release about some devices. FuguError if their policies do not fit."""
     name = plan.name_for(devices[0])
     if len(name) > _NAME_LENGTH:
@@ -193,10 +193,10 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     for state in plan.states:
         if state not in labels:
             raise FuguError(f"release {name}: stream {plan.stream} has no state {state!r}")
-    states = plan.states or labels
-    if plan.states and len(states) == len(labels):
+    counted_states = plan.states or labels
+    if plan.states and len(counted_states) == len(labels):
         raise FuguError(f"release {name} asks for all states together, which says nothing")
-    query = Query(plan.query, tuple(labels.index(state) for state in states))
+    query = Query(plan.query, tuple(labels.index(state) for state in counted_states))
     windows = {
         device: window
         for device, policy in newest_policies.items()
@@ -211,14 +211,14 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
             )
     audience = None if plan.audience == SITE else config.audiences[plan.audience]
     topic = topic_of("release", catalogue.fleet, plan.audience, name)
-    comparison = _compare_mechanisms(plan, devices, audience, catalogue)
-    mechanism = _least_noise(comparison)
+    tick_allowances = _compare_mechanisms(plan, devices, audience, catalogue)
+    mechanism = _least_noise(tick_allowances)
     useful = not query.definition.pairs and all(policy.useful_for == "share" for policy in newest_policies.values())
     question = Question(
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
         *(windows, silent, plan.chains),
     )
-    compared = tuple(comparison.items()) if plan.mechanism == "auto" else ()
+    compared = tuple(tick_allowances.items()) if plan.mechanism == "auto" else ()
     job = Job(plan, question, audience, topic, clock, useful, compared)
     if mechanism in ALONE:
         _check_alone(job, catalogue)
@@ -226,7 +226,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
 
 
 def _compare_mechanisms(
-    plan: Scheduled, devices: tuple[str, ...], audience: Audience | None, catalogue: Catalogue
+    plan: ScheduledRelease, devices: tuple[str, ...], audience: Audience | None, catalogue: Catalogue
 ) -> dict[Mechanism, int]:
     """Return by mechanism the allowance of a tick, for the device that has least; FuguError if none protects.
 
@@ -248,14 +248,16 @@ def _compare_mechanisms(
     return comparison
 
 
-def _least_noise(comparison: Mapping[Mechanism, int]) -> Mechanism:
+def _least_noise(tick_allowances: Mapping[Mechanism, int]) -> Mechanism:
     """Return the mechanism with the largest allowance of a tick; "chain" on a tie."""
-    if "chain" in comparison and comparison["chain"] * _TIED >= max(comparison.values()):
+    if "chain" in tick_allowances and tick_allowances["chain"] * _TIED >= max(tick_allowances.values()):
         return "chain"
-    return max(comparison, key=lambda mechanism: comparison[mechanism])
+    return max(tick_allowances, key=lambda mechanism: tick_allowances[mechanism])
 
 
-def _classes(chains: Matrices, policies: Sequence[Policy], past: Past = NO_PAST) -> list[tuple[ReleaseClass, int]]:
+def _classes(
+    chains: Matrices, policies: Sequence[Policy], past: StreamPast = NO_PAST
+) -> list[tuple[ReleaseClass, int]]:
     """Return the classes of chains that bound a release, each with a tick period in microseconds.
 
     They are its own `chains` or those of policies, and the past classes of the same kind.
@@ -269,16 +271,16 @@ def _classes(chains: Matrices, policies: Sequence[Policy], past: Past = NO_PAST)
 
 
 def _allowance(
-    classes: Sequence[tuple[ReleaseClass, int]], audience: Audience, mechanism: Mechanism, past: Past = NO_PAST
+    classes: Sequence[tuple[ReleaseClass, int]], audience: Audience, mechanism: Mechanism, past: StreamPast = NO_PAST
 ) -> int:
     """Compute the least allowance by any class; a stretch has as many ticks as the shortest period gives.
 
     If classes have changed, a part of epsilon is kept for the leak over the change.
     """
-    ticks = audience.promise.ticks(min(period for _, period in classes))
+    stretch_ticks = audience.promise.ticks(min(period for _, period in classes))
 
     def allowances(epsilon: float) -> set[int]:
-        return {allowance(chains, epsilon, audience.adversary, mechanism, ticks) for chains, _ in classes}
+        return {allowance(chains, epsilon, audience.adversary, mechanism, stretch_ticks) for chains, _ in classes}
 
     full_allowances = allowances(audience.epsilon)
     is_unchanged = len(full_allowances) == 1 and len({period for _, period in classes}) == 1 and not past.lost
@@ -286,7 +288,7 @@ def _allowance(
 
 
 def _check_alone(job: Job, catalogue: Catalogue) -> None:
-    """Refuse streams for which a mechanism that does not compose has no bound, or with windows of their own."""
+    """Refuse a release that does not compose, if its streams have no bound or windows of their own."""
     for device in job.question.devices:
         policies = catalogue.planned_policies(device, job.plan.stream)
         prefix, stream = f"release {job.name}: mechanism {job.question.mechanism}", f"{device}/{job.plan.stream}"
@@ -310,7 +312,7 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
                 raise FuguError(f"{prefix}: {stream}: {error}") from None
 
 
-def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | None:
+def release_window(policy: Policy, plan: ScheduledRelease, query: Query) -> Window | None:
     """Choose the device window with the least noise that, repeated side by side, makes up a release's window.
 
     Returns `None` if the policy has no such window that answers the query.
@@ -357,7 +359,7 @@ def allowances(
     config: ReleaseConfig,
     jobs: Iterable[Job],
     catalogue: Catalogue,
-    past: Callable[[Iterable[Stream]], Past] = lambda _streams: NO_PAST,
+    past: Callable[[Iterable[Stream]], StreamPast] = lambda _streams: NO_PAST,
 ) -> tuple[list[Allowance], dict[str, str]]:
     """Compute the terms of each stream's account with each audience, and the reasons why jobs are impossible.
 
@@ -366,37 +368,37 @@ def allowances(
     job that can never release anything. For sums of a group, the key is the group's name.
     """
     groups = {stream: group for group in streams_together(catalogue) for stream in group}
-    askers_of: dict[tuple[str, str, str, Mechanism], list[tuple[str, Matrices]]] = {}
+    requests_of: dict[tuple[str, str, str, Mechanism], list[tuple[str, Matrices]]] = {}
     for job in jobs:
         for device in job.question.devices if job.plan.audience != SITE else ():
             account = (device, job.plan.stream, job.plan.audience, job.question.mechanism)
-            askers_of.setdefault(account, []).append((job.name, job.plan.chains))
+            requests_of.setdefault(account, []).append((job.name, job.plan.chains))
     for audience_name, audience in config.audiences.items():
         for device, stream in catalogue.symbol_streams() if audience.sums else ():
             group_names = {shared.group.name for policy in catalogue.policies(device, stream) for shared in policy.sums}
             for group_name in sorted(group_names & set(audience.sums)):
-                askers_of.setdefault((device, stream, audience_name, "chain"), []).append((group_name, ()))
+                requests_of.setdefault((device, stream, audience_name, "chain"), []).append((group_name, ()))
     allowances: list[Allowance] = []
     impossible: dict[str, str] = {}
-    for (device, stream, audience_name, mechanism), askers in sorted(askers_of.items()):
-        key, asker_names = AccountKey(device, stream, audience_name), [asker for asker, _ in askers]
+    for (device, stream, audience_name, mechanism), requests in sorted(requests_of.items()):
+        key, request_names = AccountKey(device, stream, audience_name), [request_name for request_name, _ in requests]
         audience = config.audiences[audience_name]
         streams = sorted(groups.get((device, stream), [(device, stream)]))
-        members = {member: versions for member in streams if (versions := catalogue.charged_policies(*member))}
-        if (device, stream) not in members:  # no ticks to tell of, and none to charge
+        versions_of = {member: versions for member in streams if (versions := catalogue.charged_policies(*member))}
+        if (device, stream) not in versions_of:  # no ticks to tell of, and none to charge
             continue
-        policies = [policy for versions in members.values() for policy in versions]
-        base = sum(max(units_above(policy.window_rate) for policy in versions) for versions in members.values())
-        streams_past = past(members)
+        policies = [policy for versions in versions_of.values() for policy in versions]
+        base = sum(max(units_above(policy.window_rate) for policy in versions) for versions in versions_of.values())
+        streams_past = past(versions_of)
         try:
-            asked_classes = (_classes(matrices, policies, streams_past) for _, matrices in askers)
-            classes = list(dict.fromkeys(chain.from_iterable(asked_classes)))
+            request_classes = (_classes(own_chains, policies, streams_past) for _, own_chains in requests)
+            classes = list(dict.fromkeys(chain.from_iterable(request_classes)))
             max_charge = _allowance(classes, audience, mechanism, streams_past)
         except ChainClassError as error:
-            impossible |= dict.fromkeys(asker_names, f"{key}: nothing can be released: {error}")
+            impossible |= dict.fromkeys(request_names, f"{key}: nothing can be released: {error}")
             continue
         if problem := standing_problem(key, max_charge, base):
-            impossible |= dict.fromkeys(asker_names, problem)
+            impossible |= dict.fromkeys(request_names, problem)
         chains, period = tuple(dict.fromkeys(chains for chains, _ in classes)), min(period for _, period in classes)
         allowances.append(Allowance(key, max_charge, base, audience.promise, period, mechanism, chains))
     return allowances, impossible

@@ -24,7 +24,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text, unix_us
 from fugu.contract.windows import Mechanism
 from fugu.host.database import LEDGER
-from gateway.releases.charges import ChargedTicks, charges_beside, clip, last_above, nats, peak, summed
+from gateway.releases.charges import ChargedTicks, charges_beside, clip, last_tick_above, nats, peak, sum_charges
 from gateway.releases.entries import (
     SITE,
     Account,
@@ -83,7 +83,7 @@ class _Book(NamedTuple):
         account: `None` if the stream has none.
         together: the name of the streams that move together; empty if the stream is alone.
         members: the streams that move together, with the stream itself.
-        others: the accounts of the other members.
+        other_accounts: the accounts of the other members.
     """
 
     account: _AccountRow | None
@@ -382,7 +382,7 @@ class Ledger:
                 self._replace_runs(old_runs, new_runs)  # so that the charges of earlier devices count
             runs = runs_near.get(account.id, [])
             own_run = ChargedTicks(release.first + shift, release.last + shift, charge)
-            runs_after = summed([*runs, own_run])
+            runs_after = sum_charges([*runs, own_run])
             self._refuse_charge(release, key, account, book, runs_after)
             old_runs += [(account.id, run.first) for run in set(runs) - set(runs_after)]
             new_runs += [(account.id, *run) for run in set(runs_after) - set(runs)]
@@ -425,7 +425,7 @@ class Ledger:
             ahead = 0 if other.device == key.device else None if other.shifted else shift  # a device has one clock
             runs = self._runs(other.id) if ahead is None else self._runs_at(other.id, first - ahead, last - ahead)
             charges += charges_beside(runs, first, last, ahead)
-        if excess := [run for run in summed(charges) if run.charge > account.allowance]:
+        if excess := [run for run in sum_charges(charges) if run.charge > account.allowance]:
             who = f"{key}, with all of {together}, which move together" if together else f"{key}"
             raise LedgerError(
                 f"{who}: ticks {excess[0].first}..{excess[-1].last} would reach {nats(peak(excess)):.12g} of "
@@ -446,7 +446,7 @@ class Ledger:
         return [run for run in map(ChargedTicks._make, rows) if run.last >= first - 1]
 
     def _runs_of_members(self, release: Release, group: int) -> dict[int, list[ChargedTicks]]:
-        """By account, what `_runs_at` returns of a release's ticks, for all of its devices, the members of a group."""
+        """Read the runs that overlap or touch a release's ticks, by account, for all devices of a group."""
         rows = self._db.execute(
             "SELECT runs.account, runs.first, runs.last, runs.charge, shift FROM intact_runs runs "
             "JOIN accounts ON accounts.id=runs.account JOIN members ON members.device=accounts.device "
@@ -566,13 +566,13 @@ class Ledger:
         `ahead` is by how much the device's tick numbers are ahead of wall ticks. The largest charges of devices whose
         clocks were set are added up. Raises LedgerError if the stream has no account.
         """
-        stretches = []
+        louder_ticks = []
         account, _, members, other_accounts = self._books(key.audience, [key[:2]])[key[:2]]
-        ends = [
+        unknown_ends = [
             end + (0 if member[0] == key.device else ahead) for member in members if (end := self._beginning(member)[1])
         ]
-        if ends:
-            stretches.append(LouderTicks(max(ends) - 1, None))
+        if unknown_ends:
+            louder_ticks.append(LouderTicks(max(unknown_ends) - 1, None))
         if account is None:
             raise _no_allowance(key)
         query = "SELECT MAX(allowance), MAX(base) FROM intact_allowances WHERE account=?"
@@ -583,11 +583,11 @@ class Ledger:
         if excess > 0 and largest_allowance > account.allowance:
             shifted_clocks = {row.clock for row in other_accounts if row.device != key.device and self._runs(row.id)}
             last_ticks = (
-                last_above(runs, peak(runs) - excess) + (ahead if clock in shifted_clocks else 0)
+                last_tick_above(runs, peak(runs) - excess) + (ahead if clock in shifted_clocks else 0)
                 for clock, runs in clocks.items()
             )
-            stretches.append(LouderTicks(max(last_ticks), min(excess, largest_allowance - account.allowance)))
-        return stretches
+            louder_ticks.append(LouderTicks(max(last_ticks), min(excess, largest_allowance - account.allowance)))
+        return louder_ticks
 
     def largest_allowance(self, audience: str) -> int | None:
         """The largest allowance that any account of an audience ever had; `None` if charges were lost.

@@ -143,22 +143,22 @@ def device_symbols(
         first, last = first_wall + shift, first_wall + shift + length - 1
         frames = store.symbols.across([*device_of], first, last)
         by_device = {device: DeviceSymbols(shift, {}, {}) for device in device_of.values()}
-        lines, rows, row_lines = dict[tuple[str, NoiseTable], int](), list[int](), list[int]()
+        line_of, rows, row_lines = dict[tuple[str, NoiseTable], int](), list[int](), list[int]()
         columns = (frames.number, frames.version, frames.shift, frames.first, frames.last)
         frame_rows = zip(*(column.tolist() for column in columns), strict=True)
-        for row, (number, version, ahead, frame_first, frame_last) in enumerate(frame_rows):
-            device = device_of[number]
+        for row, (sequence_number, version, frame_shift, frame_first, frame_last) in enumerate(frame_rows):
+            device = device_of[sequence_number]
             policy = catalogue.recall(device, stream, version, SymbolModel).policy
             if policy.discretiser.states != question.labels:
                 by_device.pop(device, None)
-            elif ahead == shift and device in by_device:
+            elif frame_shift == shift and device in by_device:
                 assert policy.table is not None  # the symbols were drawn from it
                 rows.append(row)
-                row_lines.append(lines.setdefault((device, policy.table), len(lines)))
+                row_lines.append(line_of.setdefault((device, policy.table), len(line_of)))
                 _widen_version(by_device[device].versions, policy, max(frame_first, first), min(frame_last, last))
-        symbol_lines = np.full((len(lines), length), UNOBSERVED, dtype=np.int64)
+        symbol_lines = np.full((len(line_of), length), UNOBSERVED, dtype=np.int64)
         frames.lay_out(rows, row_lines, first, symbol_lines)
-        for (device, table), line in lines.items():
+        for (device, table), line in line_of.items():
             if device in by_device:
                 by_device[device].tables[table] = symbol_lines[line]
         symbols |= {device: symbols_of for device, symbols_of in by_device.items() if symbols_of.tables}
@@ -284,13 +284,13 @@ class Counts:
     @property
     def inputs(self) -> Inputs:
         """The numbers that the answer is computed from, before noise is added to the counts of symbols."""
-        alone_addends = [window.addend for device, window in self.windows.items() if device not in self.tables]
-        doubled_addends = [window.addend for device, window in self.windows.items() if device in self.tables]
+        lone_addends = [window.addend for device, window in self.windows.items() if device not in self.tables]
+        paired_addends = [window.addend for device, window in self.windows.items() if device in self.tables]
         return Inputs(
             tuple(self.symbols.values()),
             tuple(self.beside.values()),
-            sum_addends(alone_addends) if alone_addends else None,
-            sum_addends(doubled_addends) if doubled_addends else None,
+            sum_addends(lone_addends) if lone_addends else None,
+            sum_addends(paired_addends) if paired_addends else None,
             max((window.scale for window in self.windows.values()), default=None),
         )
 
@@ -392,26 +392,26 @@ class Maker:
         for device in release.charges:
             if max_allowance is not None and allowances[device][0] >= max_allowance:
                 continue
-            key, ahead = AccountKey(device, job.plan.stream, job.plan.audience), release.shifts.get(device, 0)
-            first, stretches = release.first + ahead, self.ledger.louder_ticks(key, ahead)
+            key, ticks_ahead = AccountKey(device, job.plan.stream, job.plan.audience), release.shifts.get(device, 0)
+            first, stretches = release.first + ticks_ahead, self.ledger.louder_ticks(key, ticks_ahead)
             if since_us:
-                stretches.append(LouderTicks(-(-since_us // job.clock.period_us) - 1 + ahead, None))
+                stretches.append(LouderTicks(-(-since_us // job.clock.period_us) - 1 + ticks_ahead, None))
             # The ledger itself refuses ticks before a beginning.
-            stretches = [stretch for stretch in stretches if stretch.excess is not None or stretch.last < first]
+            stretches = [louder for louder in stretches if louder.excess is not None or louder.last < first]
             if not stretches:
                 continue
             worst_odds = [chains.worst_odds for chains in classes_of(self.ledger.classes(key))]
             history, slack = self.history(device, job.plan.stream), SLACK * Fraction(job.epsilon) / len(stretches)
-            quiet: int | None = 0
+            quiet_tick: int | None = 0
             for last, excess in stretches:
                 loss = None if excess is None else Fraction(excess, PER_NAT)
                 tick = quiet_from(history, worst_odds, last, loss, slack) if release.mechanism == "chain" else None
-                quiet = None if tick is None or quiet is None else max(quiet, tick)
-            if quiet is None or first < quiet:
-                when = "never again" if quiet is None else f"again from tick {quiet} on"
+                quiet_tick = None if tick is None or quiet_tick is None else max(quiet_tick, tick)
+            if quiet_tick is None or first < quiet_tick:
+                when_text = "never again" if quiet_tick is None else f"again from tick {quiet_tick} on"
                 raise FuguError(
                     f"release {job.name}: ticks {first}..{first + job.plan.length - 1} of {device}/{job.plan.stream} "
-                    f"are next to ticks of which more was told, or may have been: it may be told of {when}"
+                    f"are next to ticks of which more was told, or may have been: it may be told of {when_text}"
                 )
 
     def count(self, question: Question, first: int) -> Counts:

@@ -326,7 +326,7 @@ class ReleaseSchedule:
             return True
         except EmptyWindowError as error:
             with contextlib.suppress(NotKnownError):  # the window is looked at again when there are answers
-                self._pass_over(job, self._after_gap(job, first), "releases_empty", str(error))
+                self._pass_over(job, self._window_after_gap(job, first), "releases_empty", str(error))
         except DatabaseError:  # the window is tried again when the file can be used
             raise
         except FuguError as error:
@@ -336,7 +336,7 @@ class ReleaseSchedule:
         else:
             self._counters["releases"] += 1
             self._has_unsent = True
-            self._go_on(job, next_tick)
+            self._set_next_window(job, next_tick)
         self._due_windows.popleft()
         return True
 
@@ -347,9 +347,9 @@ class ReleaseSchedule:
         if counter == "releases_refused":
             self._refused(job.name, reason)
         self._ledger.set_progress(job.name, next_tick)
-        self._go_on(job, next_tick)
+        self._set_next_window(job, next_tick)
 
-    def _go_on(self, job: Job, next_tick: int) -> None:
+    def _set_next_window(self, job: Job, next_tick: int) -> None:
         """Note that a schedule's next window begins at tick `next_tick`."""
         self._gap_since.pop(job.name, None)
         self._next_ticks[job.name] = next_tick
@@ -413,7 +413,7 @@ class ReleaseSchedule:
         return True
 
     def _overdue_end(self, job: Job, newest_ticks: NewestTicks) -> int:
-        """The tick before which windows have ended that no longer wait for devices that are behind."""
+        """The tick up to which windows no longer wait for devices that are behind."""
         if job.plan.patience is None or self._seconds() - self._awaited_since < _LATE_SECONDS:
             return 0
         return min(newest_ticks.high, tick_at(job.clock, self._releases.maker.now_us())) - job.plan.patience
@@ -424,10 +424,10 @@ class ReleaseSchedule:
 
     @property
     def _awaited_since(self) -> float:
-        """The newest connection since which missing frames may come, though not one after many that did not last."""
+        """The time since which missing frames are awaited: the newest connection, or earlier after unsteady ones."""
         return min(self._connected_at, self._unsteady_since + _MOST_LATE_SECONDS)
 
-    def _after_gap(self, job: Job, first: int) -> int:
+    def _window_after_gap(self, job: Job, first: int) -> int:
         """The first tick of the next window, after an empty one, that has a stored frame or is not past everywhere."""
         step, next_tick = job.plan.step, first + job.plan.step
         frame = self._progress.next_frame(job.question, next_tick)

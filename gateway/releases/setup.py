@@ -32,7 +32,7 @@ from fugu.mqtt.probe import deliver, listen
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import classes_of
 from gateway.releases.config import Audience, ReleaseConfig, load_readers
-from gateway.releases.entries import NO_PAST, Allowance, Entry, Past, State, Stream
+from gateway.releases.entries import NO_PAST, Allowance, Entry, State, Stream, StreamPast
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.maker import Maker
@@ -88,8 +88,8 @@ class ReleaseRecord:
 
         Raises LedgerError, one line that says what to do, if the ledger is not the store's, or one is an old copy.
         """
-        store_identity, _, entry = self._releases.ledger_record()
-        if not entry and not ledger.newest_entry:
+        store_identity, _, noted_entry = self._releases.ledger_record()
+        if not noted_entry and not ledger.newest_entry:
             ledger.begin((), ledger.binding.identity, store_identity)
             with self._store.transaction():
                 self._releases.begin(ledger.binding.identity, 0)
@@ -99,19 +99,24 @@ class ReleaseRecord:
         self.note(ledger, ledger.newest_entry)
 
     def problem(self, ledger: Ledger) -> str:
-        """The reason why a ledger and this store do not fit, or ''. A gateway may be running."""
+        """Say why a ledger and this store do not fit, or ''. A gateway may be running."""
         published = max(ledger.newest_published(0), default=0)  # read first: the store is ahead of what is published
-        store_identity, identity, entry = self._releases.ledger_record()  # read next: the ledger is ahead of the store
-        if not entry and not ledger.newest_entry:
+        # Read before the ledger, which is ahead of the store.
+        store_identity, identity, noted_entry = (
+            self._releases.ledger_record()
+        )  # read next: the ledger is ahead of the store
+        if not noted_entry and not ledger.newest_entry:
             return ""
-        if entry and ledger.binding.identity != identity:
+        if noted_entry and ledger.binding.identity != identity:
             return "the ledger is not the one that this store's releases were charged to"
         if ledger.binding.store != store_identity:
             return "the ledger has charged releases of another store"
-        if (newest := ledger.newest_entry) < entry:
-            return f"the ledger ends with entry {newest}, and entry {entry} may have been published: it is old"
-        if entry < published:
-            return f"the store knows of releases up to entry {entry}, and entry {published} was published: it is old"
+        if (newest := ledger.newest_entry) < noted_entry:
+            return f"the ledger ends with entry {newest}, and entry {noted_entry} may have been published: it is old"
+        if noted_entry < published:
+            return (
+                f"the store knows of releases up to entry {noted_entry}, and entry {published} was published: it is old"
+            )
         return ""
 
     def note(self, ledger: Ledger, entry_number: int) -> None:
@@ -145,12 +150,14 @@ class ReleaseRecord:
         the first tick of each stream that may be released. After a DatabaseError call it once more.
         """
         last_ticks = {account.key[:2]: -1 for account in ledger.accounts()}
-        for device, stream, last in [*self._releases.released_ticks(), *ledger.released_ticks()]:
-            last_ticks[device, stream] = max(last, last_ticks.get((device, stream), -1))
-        store_identity, ledger_identity, entry = self._releases.ledger_record()
-        complete = not entry or (ledger.binding.identity == ledger_identity and ledger.newest_entry >= entry)
+        for device, stream, last_tick in [*self._releases.released_ticks(), *ledger.released_ticks()]:
+            last_ticks[device, stream] = max(last_tick, last_ticks.get((device, stream), -1))
+        store_identity, ledger_identity, noted_entry = self._releases.ledger_record()
+        complete = not noted_entry or (
+            ledger.binding.identity == ledger_identity and ledger.newest_entry >= noted_entry
+        )
         identity = secrets.token_hex(16)  # from now on no copy of the old ledger fits
-        beginnings = [(*key, last + 1) for key, last in last_ticks.items()]
+        beginnings = [(*key, last_tick + 1) for key, last_tick in last_ticks.items()]
         ledger.begin(beginnings, identity, store_identity, not_before_us, complete=complete)
         with self._store.transaction():
             self._releases.begin(identity, ledger.newest_entry)
@@ -158,7 +165,7 @@ class ReleaseRecord:
 
 
 def ledger_problem(ledger: Ledger, store: Location) -> str:
-    """The reason why a ledger does not fit a store, or ''. StoreError if the store cannot be opened."""
+    """Say why a ledger does not fit a store, or ''. StoreError if the store cannot be opened."""
     with closing(Store(store, create=False)) as opened_store:
         return ReleaseRecord(opened_store).problem(ledger)
 
@@ -172,15 +179,15 @@ def set_progress(ledger: Location, store: Location, name: str, first: int) -> in
     with closing(Store(store, create=False, lease=Lease())), closing(Ledger(ledger, create=False)) as opened_ledger:
         old_tick = opened_ledger.progress(name)
         if old_tick is None:
-            names = ", ".join(opened_ledger.schedules()) or "none"
-            raise LedgerError(f"the ledger {ledger.name} has no schedule {name}; it has: {names}")
-        with _naming(f"the ledger {ledger.name}"):
+            schedule_names = ", ".join(opened_ledger.schedules()) or "none"
+            raise LedgerError(f"the ledger {ledger.name} has no schedule {name}; it has: {schedule_names}")
+        with _with_names(f"the ledger {ledger.name}"):
             opened_ledger.set_progress(name, first)
         return old_tick
 
 
 @contextmanager
-def _naming(files: str) -> Iterator[None]:
+def _with_names(files: str) -> Iterator[None]:
     """Raise errors of the database as LedgerError with the names of `files`."""
     try:
         yield
@@ -230,7 +237,7 @@ def resume_ledger(
     with (
         closing(Store(store, lease=Lease())) as opened_store,
         closing(Ledger(ledger)) as opened_ledger,
-        _naming(f"the ledger {ledger.name} or the store {store.name}"),
+        _with_names(f"the ledger {ledger.name} or the store {store.name}"),
     ):
         record = ReleaseRecord(opened_store)
         if not_before_us is not None:
@@ -293,7 +300,7 @@ def open_releases(
     impossible: dict[str, str] = {}
 
     def compute_allowances(ledger: Ledger | None = None) -> tuple[list[Allowance], dict[str, str]]:
-        past = partial(_past, ledger) if ledger and ledger.has_stream_past else lambda _streams: NO_PAST
+        past = partial(_read_past, ledger) if ledger and ledger.has_stream_past else lambda _streams: NO_PAST
         if plan.readers is not None:
             exclusive_keys = ledger.exclusive_keys() if ledger else []
             for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
@@ -310,9 +317,9 @@ def open_releases(
         maker = Maker(store, catalogue, opened_ledger, secrets.randbelow, now_us, history)
 
         def renew() -> None:
-            (accounts, problems), together = compute_allowances(opened_ledger), streams_together(catalogue)
-            opened_ledger.charge_together(together, time_us=now_us())
-            opened_ledger.set_allowances(accounts, time_us=now_us())
+            (new_allowances, problems), moving_groups = compute_allowances(opened_ledger), streams_together(catalogue)
+            opened_ledger.charge_together(moving_groups, time_us=now_us())
+            opened_ledger.set_allowances(new_allowances, time_us=now_us())
             impossible.clear()
             impossible.update(problems)
 
@@ -323,11 +330,11 @@ def open_releases(
     return Releases(opened_ledger, maker, record, configured_jobs, plan.audiences, impossible, useless, renew)
 
 
-def _past(ledger: Ledger, streams: Iterable[Stream]) -> Past:
+def _read_past(ledger: Ledger, streams: Iterable[Stream]) -> StreamPast:
     """Read `Ledger.stream_past`, with classes of chains instead of JSON."""
     dated_classes, is_lost = ledger.stream_past(streams)
     classes = [(chains, period) for classes_json, period in dated_classes for chains in classes_of(classes_json)]
-    return Past(tuple(dict.fromkeys(classes)), is_lost)
+    return StreamPast(tuple(dict.fromkeys(classes)), is_lost)
 
 
 @contextmanager
@@ -344,7 +351,7 @@ def histories_in(location: Location, fleet: str) -> Iterator[Callable[[str, str]
 
 
 def history_in_store(store: Store, catalogue: Catalogue, device: str, stream: str) -> History:
-    """The history of a stream, with that of the streams that move with it: a store's ticks, a catalogue's policies."""
+    """The history of a stream and of the streams that move with it, from a store's ticks and a catalogue's policies."""
 
     def stream_history(device: str, stream: str) -> History:
         noises = {policy.version: Noise.of(policy) for policy in catalogue.policies(device, stream)}
@@ -378,7 +385,7 @@ def release_now(
     """
     ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)
-    catalogue, suffix = Catalogue.load(policies, fleet), f"waiting for fleet {fleet}"
+    catalogue, wait_text = Catalogue.load(policies, fleet), f"waiting for fleet {fleet}"
     with closing(Store(store, create=False)) as opened_store:
         catalogue.retire(opened_store.policy_documents())
         releases = open_releases(config, ledger, opened_store, catalogue)
@@ -390,14 +397,14 @@ def release_now(
                 if job.name in releases.impossible:
                     raise LedgerError(f"release {name}: {releases.impossible[job.name]}")
             entries: list[Entry] = []
-            with _naming(f"the ledger {ledger.name} or the store {store.name}"):
+            with _with_names(f"the ledger {ledger.name} or the store {store.name}"):
                 try:
                     for job in named_jobs:
                         entries.append(releases.maker.make(job, first))
                 except FuguError:
                     _publish_or_mark(entries, releases, broker, "abandoned")
                     raise
-                _publish_or_mark(entries, releases, broker, "published", lambda why: say(f"{why}; {suffix}"))
+                _publish_or_mark(entries, releases, broker, "published", lambda why: say(f"{why}; {wait_text}"))
             if why := releases.useless.get(named_jobs[0].plan.name):
                 say(f"release {name}: {why}")
     return [ReleaseFrame.decode(entry.payload) for entry in entries]

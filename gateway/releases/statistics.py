@@ -78,11 +78,11 @@ class TwoValued(NamedTuple):
 def inversion(table: NoiseTable) -> Inversion:
     """Invert an emission table. Raises FuguError if its symbols do not tell the states apart."""
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
-    weighted = emission / emission.mean(axis=0)
-    gram = weighted @ emission.T
+    weighted_emission = emission / emission.mean(axis=0)
+    gram = weighted_emission @ emission.T
     if table.symbols < table.states or np.linalg.cond(gram) > _WORST_CONDITION:
         raise FuguError("the emission table has no inverse: its symbols do not tell the states apart")
-    return Inversion(emission, np.linalg.solve(gram, weighted))
+    return Inversion(emission, np.linalg.solve(gram, weighted_emission))
 
 
 @lru_cache(maxsize=256)
@@ -92,11 +92,11 @@ def two_valued_weights(table: NoiseTable, states: tuple[int, ...]) -> TwoValued 
     Returns `None` if the estimate needs a count of each symbol. Raises FuguError if the table has no inverse.
     """
     weights = inversion(table).inverse[list(states)].sum(axis=0)
-    low, high = float(weights.min()), float(weights.max())
-    in_set = weights > (low + high) / 2.0
-    if np.abs(np.where(in_set, high, low) - weights).max() > _EQUAL * (high - low):
+    low_weight, high_weight = float(weights.min()), float(weights.max())
+    in_set = weights > (low_weight + high_weight) / 2.0
+    if np.abs(np.where(in_set, high_weight, low_weight) - weights).max() > _EQUAL * (high_weight - low_weight):
         return None
-    return TwoValued(in_set, float(weights[in_set].mean()) - low, low)
+    return TwoValued(in_set, float(weights[in_set].mean()) - low_weight, low_weight)
 
 
 class Query(NamedTuple):
@@ -147,8 +147,8 @@ class Estimates(NamedTuple):
 @lru_cache(maxsize=256)
 def noise_variance(scale: Fraction) -> float:
     """The variance of discrete Laplace noise of a scale: 2 p / (1 - p)^2, p = e^(-1/scale)."""
-    power = float(-1 / scale) if scale > Fraction(1, 1000) else -math.inf
-    return 2.0 * math.exp(power) / math.expm1(power) ** 2
+    log_power = float(-1 / scale) if scale > Fraction(1, 1000) else -math.inf
+    return 2.0 * math.exp(log_power) / math.expm1(log_power) ** 2
 
 
 @lru_cache(maxsize=16)
@@ -210,9 +210,9 @@ def estimate(query: Query, tallies: tuple[Tally, ...], scale: Fraction, confiden
         raise FuguError("no tick of the window has a symbol")
     columns = zip(*(_table_values(query, tally, scale) for tally in tallies), strict=True)
     values, variances = (np.sum(column, axis=0) for column in columns)
-    low, high = _interval_ends(query, tallies, scale, values, confidence)
+    low_ends, high_ends = _interval_ends(query, tallies, scale, values, confidence)
     divisor = query.definition.divisor(ticks)
-    return Estimates(*(column / divisor for column in (values, np.sqrt(variances), low, high)))
+    return Estimates(*(column / divisor for column in (values, np.sqrt(variances), low_ends, high_ends)))
 
 
 class Weights(NamedTuple):
@@ -288,17 +288,17 @@ def _worst_error(
     The largest variance is concave and piecewise linear in that number, because the tables with the largest gain in
     variance are filled first. The largest weight of a single noise is added to the quantile.
     """
-    least_variance, step, gains = 0.0, 0.0, []
+    least_variance, step, variance_gains = 0.0, 0.0, []
     for tally in tallies:
         *_, steps, noise, spread = weights_of(query, tally.table)
         inside, outside = spread[index, list(states)].max(), np.delete(spread[index], states).max()
         least_variance += tally.ticks * outside + noise_variance(scale) * noise[index]
         step = max(step, float(steps[index]))
-        gains.append((inside - outside, tally.ticks))
-    gains.sort(reverse=True)
-    ticks = np.cumsum([0.0, *(ticks for _, ticks in gains)])
-    variances = least_variance + np.cumsum([0.0, *(gain * ticks for gain, ticks in gains)])
-    return lambda truth: quantile(confidence) * math.sqrt(np.interp(truth, ticks, variances)) + step
+        variance_gains.append((inside - outside, tally.ticks))
+    variance_gains.sort(reverse=True)
+    tick_sums = np.cumsum([0.0, *(tick_sums for _, tick_sums in variance_gains)])
+    variances = least_variance + np.cumsum([0.0, *(gain * tick_sums for gain, tick_sums in variance_gains)])
+    return lambda truth: quantile(confidence) * math.sqrt(np.interp(truth, tick_sums, variances)) + step
 
 
 def _farthest_truth(centre: float, end: float, error: Callable[[float], float]) -> float:
@@ -367,12 +367,12 @@ def dwell(states: tuple[int, ...], tallies: tuple[Tally, ...], scale: Fraction, 
     if possible := [index for index, probability in enumerate(grid) if is_possible(probability)]:
         low = 1.0 / grid[min(possible[-1] + 1, _GRID - 1)]
         high = high if is_possible(0.0) else 1.0 / grid[max(possible[0] - 1, 0)]
-    ends = min(low, dwell_time), max(high, dwell_time)
-    return Estimates(*(np.array([column]) for column in (dwell_time, standard_error, *ends)))
+    interval = min(low, dwell_time), max(high, dwell_time)
+    return Estimates(*(np.array([column]) for column in (dwell_time, standard_error, *interval)))
 
 
 def _pair_weights(states: tuple[int, ...], table: NoiseTable) -> tuple[Floats, Floats]:
-    """Weights (m, m) of pairs of symbols: for the number of pairs of ticks that begin in the set, and that leave it."""
+    """Weights (m, m) of symbol pairs that estimate how many pairs of ticks begin in the set, and how many leave it."""
     _, inverse = inversion(table)
     inside = np.zeros(len(inverse))
     inside[list(states)] = 1.0

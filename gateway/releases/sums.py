@@ -20,7 +20,7 @@ from fugu.contract.groups import GroupDocument
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
 from gateway.estimates.beliefs import SymbolModel
-from gateway.releases.config import Audience, Scheduled
+from gateway.releases.config import Audience, ScheduledRelease
 from gateway.releases.entries import CHARGED_BEFORE, SITE, Content, Release
 from gateway.releases.inputs import Addend, Inputs, NoisyInputs, Question
 from gateway.releases.jobs import CountedTicks, Job
@@ -81,7 +81,7 @@ class SumReleases:
         )
 
     def refusal(self, window: SumWindow) -> str:
-        """The reason why no audience may be told of a window, or ''. Raises DatabaseError."""
+        """Say why no audience may be told of a window, or ''. Raises DatabaseError."""
         releases, reasons = self._sum_releases(window)
         return "" if releases else next(iter(reasons.values()))
 
@@ -188,7 +188,7 @@ class SumReleases:
 
 def _sum_job(group: GroupDocument, audience: str, terms: Audience | None, name: str, policies: Sequence[Policy]) -> Job:
     """The job that releases a group's sum to an audience; `policies` are those of the homes."""
-    plan = Scheduled(
+    plan = ScheduledRelease(
         name=name, stream=group.stream, query="count", states=group.count, length=group.length, audience=audience,
         scale="1", confidence=_CONFIDENCE,
     )  # fmt: skip

@@ -62,13 +62,13 @@ class Worth(NamedTuple):
 
 def not_useful(jobs: Iterable[Job], granted: Iterable[Allowance], catalogue: Catalogue) -> dict[str, str]:
     """Describe each configured release that is not useful, by name: its error, and what would be useful."""
-    free_charges = {grant.key: grant.allowance - grant.base for grant in granted}
+    free_charge_of = {grant.key: grant.allowance - grant.base for grant in granted}
     reasons: dict[str, str] = {}
     seen_inputs = set()
     for job in jobs:
         keys = [AccountKey(device, job.plan.stream, job.plan.audience) for device in job.question.devices]
         kinds = kinds_of(job, catalogue)
-        budget = min(free_charges.get(key, 0) for key in keys)
+        budget = min(free_charge_of.get(key, 0) for key in keys)
         inputs = job.plan.name, frozenset(kinds.items()), budget
         if job.plan.name in reasons or inputs in seen_inputs:  # of another device
             continue
@@ -85,16 +85,16 @@ def not_useful(jobs: Iterable[Job], granted: Iterable[Allowance], catalogue: Cat
 
 def mechanism_notes(jobs: Iterable[Job]) -> dict[str, str]:
     """Describe each release with mechanism "auto", by name: the mechanism chosen, and the noise of each."""
-    comparisons = {}
+    notes = {}
     for job in jobs:
         scales = [f"{1.0 / nats(allowance):.4g} by {mechanism}" for mechanism, allowance in job.compared if allowance]
         if len(scales) > 1:
             needs = f"a count of the device's own needs noise of scale {', '.join(scales)}"
-            comparisons[job.plan.name] = f"mechanism {job.question.mechanism}: {needs}"
+            notes[job.plan.name] = f"mechanism {job.question.mechanism}: {needs}"
         elif job.compared:
             reason = "quilts cover the ignorant adversary and single ticks alone, or have no bound here"
-            comparisons[job.plan.name] = f"mechanism {job.question.mechanism}: {reason}"
-    return comparisons
+            notes[job.plan.name] = f"mechanism {job.question.mechanism}: {reason}"
+    return notes
 
 
 def kinds_of(job: Job, catalogue: Catalogue) -> Counter[_DeviceKind]:
@@ -105,7 +105,7 @@ def kinds_of(job: Job, catalogue: Catalogue) -> Counter[_DeviceKind]:
 
 
 def worth_of(job: Job, kinds: Counter[_DeviceKind], budget: int, length: int) -> Worth | None:
-    """Errors of a release of windows of a length, if each tick may be charged a budget beside devices' own windows.
+    """Compute a release's errors for windows of `length` ticks, if each tick may be charged `budget`.
 
     Returns `None` if the release can never be made, or its error is not known beforehand. The latter is so for dwell
     times, and for the Wasserstein mechanism, whose noise depends on which ticks have symbols.
@@ -113,8 +113,8 @@ def worth_of(job: Job, kinds: Counter[_DeviceKind], budget: int, length: int) ->
     query, source = job.question.query, job.question.source
     if query.definition.pairs or job.question.mechanism == "wasserstein":
         return None
-    variances, doubled_variances = np.zeros(len(query.groups)), np.zeros(len(query.groups))
-    alone_ticks, beside_ticks = Counter[NoiseTable](), Counter[NoiseTable]()  # with symbols only, and windows, too
+    variances, paired_variances = np.zeros(len(query.groups)), np.zeros(len(query.groups))
+    lone_ticks, paired_ticks = Counter[NoiseTable](), Counter[NoiseTable]()  # with symbols only, and windows, too
     try:
         for kind, device_count in kinds.items():
             windows = _window_variances(job, kind, length)
@@ -122,14 +122,14 @@ def worth_of(job: Job, kinds: Counter[_DeviceKind], budget: int, length: int) ->
             if windows is not None and (symbols is None or (source == "best" and windows.sum() <= symbols.sum())):
                 variances += device_count * windows
             elif kind.table is not None and windows is not None and source == "both":
-                doubled_variances += device_count * windows
-                beside_ticks[kind.table] += device_count * length
+                paired_variances += device_count * windows
+                paired_ticks[kind.table] += device_count * length
             elif kind.table is not None:
-                alone_ticks[kind.table] += device_count * length
-        scale = _noise_scale(job, alone_ticks.keys() | beside_ticks.keys(), budget, length)
-        variances += symbols_variances(query, alone_ticks, scale)
-        if beside_ticks:
-            variances += 1.0 / (1.0 / doubled_variances + 1.0 / symbols_variances(query, beside_ticks, scale))
+                lone_ticks[kind.table] += device_count * length
+        scale = _noise_scale(job, lone_ticks.keys() | paired_ticks.keys(), budget, length)
+        variances += symbols_variances(query, lone_ticks, scale)
+        if paired_ticks:
+            variances += 1.0 / (1.0 / paired_variances + 1.0 / symbols_variances(query, paired_ticks, scale))
     except (FuguError, ValueError):
         return None
     return Worth(length, math.sqrt(variances.sum()), _guess_error(job, kinds, length))
@@ -169,10 +169,10 @@ def _guess_error(job: Job, kinds: Counter[_DeviceKind], length: int) -> float:
 def _class_spread(chains: ReleaseClass, groups: tuple[tuple[int, ...], ...], length: int) -> tuple[Floats, Floats]:
     """Half of the distance between the chains' mean counts, and their largest variance, for each group of states."""
     try:
-        members = corner_chains(known_chains(mechanism_chains(chains)))
+        corners = corner_chains(known_chains(mechanism_chains(chains)))
     except ChainClassError:  # the class allows any share of the time
         return np.full(len(groups), length / 2.0), np.zeros(len(groups))
-    moments = np.array([[_count_moments(member, states, length) for states in groups] for member in members])
+    moments = np.array([[_count_moments(corner, states, length) for states in groups] for corner in corners])
     return np.ptp(moments[..., 0], axis=0) / 2.0, moments[..., 1].max(axis=0)
 
 
@@ -182,13 +182,16 @@ def _count_moments(chain: MarkovChain, states: tuple[int, ...], length: int) -> 
     With v = 1_S - pi(S) and G the inverse of I - P on vectors of mean 0, the sums of P^1 v .. P^j v, added up over all
     j below the length T, are G P ((T - 1) v - G P (I - P^(T-1)) v).
     """
-    pi, step = chain.stationary_distribution, chain.transition
-    inside = np.isin(np.arange(len(pi)), states).astype(np.float64)
-    share = float(pi @ inside)
-    deviation = inside - share
-    potential, power = np.linalg.inv(np.eye(len(pi)) - step + pi) @ step, np.linalg.matrix_power(step, length - 1)
+    pi, transition = chain.stationary_distribution, chain.transition
+    in_states = np.isin(np.arange(len(pi)), states).astype(np.float64)
+    share = float(pi @ in_states)
+    deviation = in_states - share
+    potential, power = (
+        np.linalg.inv(np.eye(len(pi)) - transition + pi) @ transition,
+        np.linalg.matrix_power(transition, length - 1),
+    )
     sums = potential @ ((length - 1) * deviation - potential @ (deviation - power @ deviation))
-    return length * share, max(length * share * (1.0 - share) + 2.0 * float((pi * inside) @ sums), 0.0)
+    return length * share, max(length * share * (1.0 - share) + 2.0 * float((pi * in_states) @ sums), 0.0)
 
 
 def _tick_text(ticks: float) -> str:

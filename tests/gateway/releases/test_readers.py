@@ -11,7 +11,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from gateway.releases.allowance import joint_loss
-from gateway.releases.config import Audience, Reader, ReleaseConfig, Scheduled
+from gateway.releases.config import Audience, Reader, ReleaseConfig, ScheduledRelease
 from gateway.releases.entries import AccountKey, Release
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import Ledger
@@ -22,7 +22,7 @@ AUDIENCES = ("street", "press")
 CONFIG = ReleaseConfig(
     audiences={name: Audience(epsilon=0.5, adversary="informed") for name in AUDIENCES},
     releases=tuple(
-        Scheduled(
+        ScheduledRelease(
             name=f"of-{name}", stream="hr", query="count", states=("level 1",), length=20, audience=name, share=1.0
         )
         for name in AUDIENCES

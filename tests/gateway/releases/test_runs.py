@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.releases.charges import PER_NAT, ChargedTicks, charges_beside, clip, peak, summed, units_above, units_below
+from gateway.releases.charges import (
+    PER_NAT,
+    ChargedTicks,
+    charges_beside,
+    clip,
+    peak,
+    sum_charges,
+    units_above,
+    units_below,
+)
 
 CHARGES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15), st.integers(1, 3)), max_size=12)
 
@@ -24,7 +33,7 @@ def test_every_tick_has_the_sum_of_what_covers_it_in_as_few_runs_as_there_can_be
 ) -> None:
     runs, ticks = list[ChargedTicks](), dict[int, int]()
     for first, size, charge in charges:
-        runs = summed([*runs, ChargedTicks(first, first + size - 1, charge)])
+        runs = sum_charges([*runs, ChargedTicks(first, first + size - 1, charge)])
         for tick in range(first, first + size):
             ticks[tick] = ticks.get(tick, 0) + charge
     assert by_tick(runs) == ticks
@@ -41,7 +50,7 @@ def test_clipping_keeps_the_charges_of_the_ticks_inside(
 ) -> None:
     runs: list[ChargedTicks] = []
     for start, length, charge in charges:
-        runs = summed([*runs, ChargedTicks(start, start + length - 1, charge)])
+        runs = sum_charges([*runs, ChargedTicks(start, start + length - 1, charge)])
     inside = {tick: charge for tick, charge in by_tick(runs).items() if first <= tick <= first + size}
     assert by_tick(clip(runs, first, first + size)) == inside
 
@@ -49,7 +58,7 @@ def test_clipping_keeps_the_charges_of_the_ticks_inside(
 def charged(charges: list[tuple[int, int, int]]) -> list[ChargedTicks]:
     runs: list[ChargedTicks] = []
     for first, size, charge in charges:
-        runs = summed([*runs, ChargedTicks(first, first + size - 1, charge)])
+        runs = sum_charges([*runs, ChargedTicks(first, first + size - 1, charge)])
     return runs
 
 

@@ -14,8 +14,8 @@ from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.charges import units_above
-from gateway.releases.config import Audience, Reader, ReleaseConfig, Scheduled
-from gateway.releases.entries import Allowance, Past, Promise, named_streams, together_name
+from gateway.releases.config import Audience, Reader, ReleaseConfig, ScheduledRelease
+from gateway.releases.entries import Allowance, Promise, StreamPast, named_streams, together_name
 from gateway.releases.jobs import allowances, jobs, streams_together
 
 PERIOD = 1_000_000
@@ -26,7 +26,9 @@ CONFIG = ReleaseConfig(
         "press": Audience(epsilon=0.5, adversary="universal"),
     },
     releases=(
-        Scheduled(name="a", stream="hr", query="count", states=("high",), length=60, audience="public", share=0.5),
+        ScheduledRelease(
+            name="a", stream="hr", query="count", states=("high",), length=60, audience="public", share=0.5
+        ),
     ),
 )
 
@@ -116,17 +118,17 @@ def test_a_part_of_epsilon_is_left_where_a_period_changes_or_charges_are_lost() 
     config = CONFIG.model_copy(update={"audiences": CONFIG.audiences | hour})
     wanted = jobs(config, models)
 
-    def allowed(past: Past) -> int:
+    def allowed(past: StreamPast) -> int:
         (account,), _ = allowances(config, wanted, models, lambda _: past)
         return account.allowance
 
     spare = allowance(ALONE, with_slack(1.0), "universal", ticks=Promise(1.0, "universal", 3600).ticks(PERIOD))
-    assert allowed(Past()) > spare
-    assert allowed(Past(lost=True)) == spare
-    assert allowed(Past(frozenset([(ALONE, 60 * PERIOD)]))) == spare
-    assert allowed(Past(frozenset([(ALONE, PERIOD)]))) == allowed(Past())
+    assert allowed(StreamPast()) > spare
+    assert allowed(StreamPast(lost=True)) == spare
+    assert allowed(StreamPast(frozenset([(ALONE, 60 * PERIOD)]))) == spare
+    assert allowed(StreamPast(frozenset([(ALONE, PERIOD)]))) == allowed(StreamPast())
     sticky = BinaryChains(q=(0.1, 0.1), r=(0.1, 0.1))
-    assert allowed(Past(frozenset([(sticky, PERIOD)]))) < spare
+    assert allowed(StreamPast(frozenset([(sticky, PERIOD)]))) < spare
 
 
 def test_streams_that_move_together_need_one_clock() -> None:
@@ -151,13 +153,13 @@ def test_a_reader_s_bound_counts_classes_of_a_lost_store_and_what_leaks_of_lost_
     models = catalogue(stream_policy("hr", ALONE))
     reader = Reader(name="news", audiences=("public", "press"), epsilon=9.0, adversary="universal")
 
-    def bound(past: Past) -> float:
+    def bound(past: StreamPast) -> float:
         return reader.check(CONFIG, models, (), lambda _: past)[0].epsilon
 
     loose, leaks = BinaryChains(q=(0.45, 0.45), r=(0.45, 0.45)), 1.5 / 1024
     spare = [allowance(ALONE, with_slack(epsilon), "universal") for epsilon in (1.0, 0.5)]
     base = units_above(stream_policy("hr", ALONE).window_rate)
-    assert bound(Past(lost=True)) >= joint_loss(ALONE, sum(spare) - base, "universal") + leaks
+    assert bound(StreamPast(lost=True)) >= joint_loss(ALONE, sum(spare) - base, "universal") + leaks
     least = [max(allowance(loose, with_slack(epsilon), "universal") - base, 0) for epsilon in (1.0, 0.5)]
-    assert bound(Past(frozenset([(loose, PERIOD)]))) >= joint_loss(loose, sum(least) + base, "universal") + leaks
-    assert bound(Past(frozenset([(ALONE, PERIOD)]))) == bound(Past())
+    assert bound(StreamPast(frozenset([(loose, PERIOD)]))) >= joint_loss(loose, sum(least) + base, "universal") + leaks
+    assert bound(StreamPast(frozenset([(ALONE, PERIOD)]))) == bound(StreamPast())

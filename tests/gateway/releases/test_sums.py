@@ -27,7 +27,7 @@ from gateway.parts import Message
 from gateway.releases.allowance import joint_loss
 from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.charges import units_above
-from gateway.releases.config import Audience, ReleaseConfig, Scheduled
+from gateway.releases.config import Audience, ReleaseConfig, ScheduledRelease
 from gateway.releases.entries import Entry, Release
 from gateway.releases.jobs import Job, jobs
 from gateway.releases.ledger import Ledger
@@ -185,7 +185,7 @@ def test_killed_between_two_audiences_a_sum_is_released_to_both_or_none(
 
 def test_a_release_that_is_called_like_a_sum_or_is_of_no_group_is_refused(tmp_path: Path, helper: Helper) -> None:
     words: dict[str, Any] = {"name": "street", "stream": "power", "query": "count", "states": ("high",), "length": 10}
-    release = Scheduled(**words, audience="site", scale="1")
+    release = ScheduledRelease(**words, audience="site", scale="1")
     with closing(Site(tmp_path)) as site:
         with pytest.raises(FuguError, match="is called like the sums of a group"):
             jobs(ReleaseConfig(releases=(release,)), site.catalogue)
