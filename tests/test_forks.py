@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,3 +102,15 @@ def test_a_program_in_a_text_sees_its_own_words_and_an_error_ends_it_with_a_line
     done = subprocess.run([*forks.shell_words(), "-c", "1 / 0"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_a_process_that_is_collected_while_it_runs_ends_and_hinders_no_other() -> None:
+    """In a circle of references, its socket may be closed before subprocess asks how it is for the last time."""
+    process: Any = subprocess.Popen([sys.executable, "-m", "fugu", *NOBODY], stderr=subprocess.DEVNULL)
+    number, process.circle = process.pid, process
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        del process
+        gc.collect()
+    wait_until(lambda: has_ended(number))
+    subprocess.run(["true"], check=True)

@@ -12,6 +12,7 @@ import os
 import select
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -108,6 +109,9 @@ class Popen(REAL):
         return self.returncode
 
     def _hear(self, timeout: float | None) -> None:
+        if self.returncode is None and self._asking.fileno() < 0:  # collected with this: the server ends the process
+            self.returncode = -signal.SIGKILL
+            return
         poll = select.poll()
         poll.register(self._asking, select.POLLIN)
         if self.returncode is None and poll.poll(None if timeout is None else max(0.0, timeout) * 1000):
