@@ -53,7 +53,7 @@ class SymbolModel(NamedTuple):
     policy: Policy
     allowed: bytes
     bits: int
-    numbers: Model
+    chain_model: Model
 
     @classmethod
     def of(cls, policy: Policy) -> SymbolModel:
@@ -72,18 +72,18 @@ def model_of(policy: Policy) -> Model:
 @cache
 def _make_model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: object) -> Model:
     shown = None
-    states = chains.stream_sizes[column]
+    state_count = chains.stream_sizes[column]
     if chains.typical:
         matrices = np.array(chains.typical, dtype=np.float64)
         transition = np.asarray(np.mean(matrices / matrices.sum(axis=2, keepdims=True), axis=0))
         if chains.named_streams:
-            shown = np.eye(states)[list(chains.shown_states(column))]
+            shown = np.eye(state_count)[list(chains.shown_states(column))]
             meaning = meaning, tuple(map(chains.shown_states, range(len(chains.named_streams)))), column
     else:
-        ratio = math.sqrt(chains.odds_bound)
-        weights = np.ones((states, states)) + (ratio - 1.0) * np.eye(states)
-        transition = np.asarray(weights / (ratio + states - 1.0), dtype=np.float64)
-    weights = np.full((states, 1), SCALE) if table is None else np.array(table.weights())
+        diagonal_ratio = math.sqrt(chains.odds_bound)
+        weights = np.ones((state_count, state_count)) + (diagonal_ratio - 1.0) * np.eye(state_count)
+        transition = np.asarray(weights / (diagonal_ratio + state_count - 1.0), dtype=np.float64)
+    weights = np.full((state_count, 1), SCALE) if table is None else np.array(table.weights())
     emission = weights.astype(np.float64) / SCALE
     if shown is not None:
         emission = np.ascontiguousarray(shown @ emission)
@@ -94,11 +94,11 @@ class Models(NamedTuple):
     """Models as kernels read them: one array of all numbers, and where each model's numbers are.
 
     `facts` (models, 5) are the number of states k, an index of the meaning, and the offsets of three arrays in
-    `numbers`. These are the transition matrix (k, k), the symbols' likelihoods (m + 1, k), and the initial (k,).
+    `parameters`. These are the transition matrix (k, k), the symbols' likelihoods (m + 1, k), and the initial (k,).
     """
 
     facts: Ints
-    numbers: Floats
+    parameters: Floats
 
 
 class Bank:
@@ -130,8 +130,8 @@ class Bank:
                 (len(model.initial), meanings.setdefault(model.meaning, len(meanings)), *model_offsets)
                 for model, model_offsets in zip(self.models, offsets, strict=True)
             ]
-            params = np.concatenate([np.zeros(0), *matrices])
-            self._arrays = Models(np.array(facts, dtype=np.int64).reshape(-1, 5), params)
+            parameters = np.concatenate([np.zeros(0), *matrices])
+            self._arrays = Models(np.array(facts, dtype=np.int64).reshape(-1, 5), parameters)
         return self._arrays
 
 
@@ -143,39 +143,39 @@ _MAX_SINGLE_TICKS = 64
 class Beliefs(NamedTuple):
     """Beliefs about streams: the distribution (streams, k) of each at its newest tick with a symbol.
 
-    `state` (streams, 3) is the index of the model, `NONE` or `GIVEN`; the newest tick; the shift of the newest tick.
+    `heads` (streams, 3) is the index of the model, `NONE` or `GIVEN`; the newest tick; the shift of the newest tick.
     """
 
-    state: Ints
+    heads: Ints
     distribution: Floats
 
     @classmethod
     def unknown(cls, streams: int, states: int) -> Beliefs:
         """Create beliefs about streams of which nothing is known."""
-        state = np.zeros((streams, 3), dtype=np.int64)
-        state[:, 0] = NONE
-        return cls(state, np.zeros((streams, states)))
+        heads = np.zeros((streams, 3), dtype=np.int64)
+        heads[:, 0] = NONE
+        return cls(heads, np.zeros((streams, states)))
 
     @classmethod
-    def of(cls, state: tuple[int, int, int], distribution: Floats) -> Beliefs:
+    def of(cls, heads: tuple[int, int, int], distribution: Floats) -> Beliefs:
         """Create the belief about one stream."""
-        return cls(np.array([state]), distribution[np.newaxis].copy())
+        return cls(np.array([heads]), distribution[np.newaxis].copy())
 
     def with_states(self, states: int) -> Beliefs:
         """Return the beliefs with room for models of `states` states."""
         padding = states - self.distribution.shape[1]
-        return self if padding <= 0 else Beliefs(self.state, np.pad(self.distribution, ((0, 0), (0, padding))))
+        return self if padding <= 0 else Beliefs(self.heads, np.pad(self.distribution, ((0, 0), (0, padding))))
 
     def with_streams(self, streams: int) -> Beliefs:
         """Return the beliefs with room for at least `streams` streams; nothing is known of the new ones."""
-        if streams <= len(self.state):
+        if streams <= len(self.heads):
             return self
-        room = Beliefs.unknown(max(streams, 2 * len(self.state)) - len(self.state), self.distribution.shape[1])
-        return Beliefs(np.concatenate((self.state, room.state)), np.concatenate((self.distribution, room.distribution)))
+        room = Beliefs.unknown(max(streams, 2 * len(self.heads)) - len(self.heads), self.distribution.shape[1])
+        return Beliefs(np.concatenate((self.heads, room.heads)), np.concatenate((self.distribution, room.distribution)))
 
 
 def follow(beliefs: Beliefs, models: Models, slots: Ints, row_models: Ints, columns: Columns, order: Ints) -> Floats:
-    """Bring beliefs up to date, in place. Return (n, k) the distributions of rows' first ticks, given all before.
+    """Bring beliefs up to date, in place. Return (n, k) the distributions of rows' first ticks, given all ticks before.
 
     `slots` and `row_models` (n,) are each row's stream and model, `order` (n,) the rows in the order of their streams
     and ticks. Rows without symbols change nothing.
@@ -190,18 +190,18 @@ def follow(beliefs: Beliefs, models: Models, slots: Ints, row_models: Ints, colu
 @kernel
 def _follow_rows(
     order: Ints, slots: Ints, row_models: Ints, shift: Ints, first: Ints, ticks: Ints, bits: Ints, start: Ints,
-    packed: Bytes, facts: Ints, params: Floats, state: Ints, distribution: Floats, priors: Floats, buffer: Floats,
+    packed: Bytes, facts: Ints, params: Floats, heads: Ints, distribution: Floats, priors: Floats, buffer: Floats,
 ) -> None:  # fmt: skip
     for row in order:
         if ticks[row] == 0:
             continue
         slot, model_index = slots[row], row_models[row]
         k, meaning, chain, table, initial = facts[model_index]
-        previous_model = state[slot, 0]
+        previous_model = heads[slot, 0]
         if previous_model != GIVEN:
-            is_continued = previous_model >= 0 and facts[previous_model, 1] == meaning and state[slot, 2] == shift[row]
+            is_continued = previous_model >= 0 and facts[previous_model, 1] == meaning and heads[slot, 2] == shift[row]
             if is_continued:
-                _propagate(distribution, slot, k, params, chain, first[row] - state[slot, 1], buffer)
+                _propagate(distribution, slot, k, params, chain, first[row] - heads[slot, 1], buffer)
             else:
                 for x in range(k):
                     distribution[slot, x] = params[initial + x]
@@ -214,7 +214,7 @@ def _follow_rows(
                     _predict(distribution, slot, k, params, chain, buffer)
                 row_offset = table + k * _read_symbol(packed, start[row], t, bits[row])
                 _condition_on(distribution, slot, k, params, row_offset, initial)
-        state[slot, 0], state[slot, 1], state[slot, 2] = model_index, first[row] + ticks[row] - 1, shift[row]
+        heads[slot, 0], heads[slot, 1], heads[slot, 2] = model_index, first[row] + ticks[row] - 1, shift[row]
 
 
 @part
@@ -229,7 +229,7 @@ def _follow_binary(
     distribution: Floats, slot: int, params: Floats, chain: int, table: int, initial: int, packed: Bytes, start: int,
     ticks: int, bits: int,
 ) -> None:  # fmt: skip
-    """Follow a frame of a stream of two states, by the same operations as for more states."""
+    """Follow the frame of a stream of two states, by the same operations as for more states."""
     p00, p01, p10, p11 = params[chain], params[chain + 1], params[chain + 2], params[chain + 3]
     a, b = distribution[slot, 0], distribution[slot, 1]
     per_byte, mask = 8 // bits, (1 << bits) - 1
@@ -248,19 +248,19 @@ def _follow_binary(
 
 
 @part
-def _copy_row(source: Floats, s: int, target: Floats, t: int, k: int) -> None:
+def _copy_row(source: Floats, source_row: int, target: Floats, target_row: int, length: int) -> None:
     """Copy k numbers of a row; a slice would take five times as long to compile."""
-    for x in range(k):
-        target[t, x] = source[s, x]
+    for x in range(length):
+        target[target_row, x] = source[source_row, x]
 
 
 @part
-def _predict(distribution: Floats, row: int, k: int, params: Floats, chain: int, buffer: Floats) -> None:
+def _predict(distribution: Floats, row: int, k: int, params: Floats, chain_start: int, buffer: Floats) -> None:
     """Carry a distribution one tick ahead."""
     for y in range(k):
         total = 0.0
         for x in range(k):
-            total += distribution[row, x] * params[chain + x * k + y]
+            total += distribution[row, x] * params[chain_start + x * k + y]
         buffer[y] = total
     for y in range(k):
         distribution[row, y] = buffer[y]
@@ -268,7 +268,7 @@ def _predict(distribution: Floats, row: int, k: int, params: Floats, chain: int,
 
 @part
 def _condition_on(distribution: Floats, row: int, k: int, params: Floats, row_offset: int, initial: int) -> None:
-    """Condition a distribution on a symbol; if the symbol is impossible by it, condition the initial distribution."""
+    """Condition a distribution on a symbol, or if that is impossible the initial distribution."""
     total = 0.0
     for x in range(k):
         total += distribution[row, x] * params[row_offset + x]
@@ -284,7 +284,7 @@ def _condition_on(distribution: Floats, row: int, k: int, params: Floats, row_of
 
 @part
 def _propagate(distribution: Floats, row: int, k: int, params: Floats, chain: int, ticks: int, buffer: Floats) -> None:
-    """Carry a distribution `ticks` ahead, at least one, and normalise it; far ahead by squaring."""
+    """Carry a distribution `ticks` ahead, at least one, and normalise it."""
     if ticks <= _MAX_SINGLE_TICKS:
         for _ in range(ticks):
             _predict(distribution, row, k, params, chain, buffer)
@@ -299,8 +299,8 @@ def _propagate(distribution: Floats, row: int, k: int, params: Floats, chain: in
             for x in range(k):
                 for y in range(k):
                     total = 0.0
-                    for z in range(k):
-                        total += power[x * k + z] * power[z * k + y]
+                    for middle in range(k):
+                        total += power[x * k + middle] * power[middle * k + y]
                     square[x * k + y] = total
             power, square = square, power
     total = 0.0
@@ -330,14 +330,14 @@ def _look_back(
     lag: int, means: Floats, last_beliefs: Floats, buffer: Floats,
 ) -> None:  # fmt: skip
     for row in range(row_models.size):
-        k, _, chain, table, initial = facts[row_models[row]]
+        k, _, chain_start, table, initial = facts[row_models[row]]
         tick_count = ticks[row]
         scratch_row, backward_row = tick_count, tick_count + 1  # rows of `buffer` behind the beliefs
         _copy_row(priors, row, buffer, 0, k)
         for t in range(tick_count):
             if t:
                 _copy_row(buffer, t - 1, buffer, t, k)
-                _predict(buffer, t, k, params, chain, buffer[scratch_row])
+                _predict(buffer, t, k, params, chain_start, buffer[scratch_row])
             _condition_on(buffer, t, k, params, table + k * _read_symbol(packed, start[row], t, bits[row]), initial)
         _copy_row(buffer, tick_count - 1, last_beliefs, row, k)
         for t in range(tick_count):
@@ -349,7 +349,7 @@ def _look_back(
                 for x in range(k):
                     total = 0.0
                     for y in range(k):
-                        total += params[chain + x * k + y] * params[row_offset + y] * buffer[backward_row, y]
+                        total += params[chain_start + x * k + y] * params[row_offset + y] * buffer[backward_row, y]
                     buffer[scratch_row, x] = total
                     highest = max(highest, total)
                 for x in range(k):

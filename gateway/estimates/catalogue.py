@@ -58,7 +58,7 @@ class Catalogue:
         *,
         signed: bool = False,
     ) -> Self:
-        """Read every `*.json` file of a directory. It may hold none if policies are `signed`, in a registry.
+        """Read every `*.json` file of a directory, which may hold none if policies are `signed`, in a registry.
 
         Raises PolicyError or GuaranteeError with a file's name.
         """
@@ -180,13 +180,13 @@ class Catalogue:
         return self._policies_run(device, stream, lambda device, version: not self.pushed(device, version))
 
     def _policies_run(self, device: str, stream: str, is_counted: Callable[[str, int], bool]) -> list[Policy]:
-        """Return the policies of a stream of symbols that its device ran, and those counted anyway."""
+        """Return the policies of a stream of symbols that its device ran, or that are counted anyway."""
         versions_run = self._versions_run.get((device, stream), ())
         policies = self.policies(device, stream)
         return [policy for policy in policies if policy.version in versions_run or is_counted(device, policy.version)]
 
     def planned_policies(self, device: str, stream: str) -> list[Policy]:
-        """Return the charged policies; if the device may run none yet, all that it may get."""
+        """Return a stream's charged policies; if its device may run none yet, all policies that it may get."""
         return self.charged_policies(device, stream) or self.policies(device, stream)
 
     def sequences(self, device: str) -> list[str]:

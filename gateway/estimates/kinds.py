@@ -73,7 +73,7 @@ class Kind(Protocol[Frame]):
         """Store a frame that overlaps no other, and its consequences; `late` if a stored frame follows it."""
 
     def revise(self, place: Place, late_firsts: Sequence[int]) -> None:
-        """Bring the results of later frames up to date, as if the late frames, ascending, had come in time."""
+        """Compute the results of later frames again, as if the late frames, in tick order, had come in time."""
         return
 
     def report(self, place: Place, frame_key: int) -> Estimate | WindowCount | None:
@@ -130,8 +130,8 @@ class Windows(Kind[WindowFrame]):
         """Return the counts of the window with an index, `None` if they are gone."""
         if (frame := self._store.windows.at(place.number, index)) is None:
             return None
-        model = self._catalogue.recall(*place.device_and_stream, frame.policy_version, SymbolModel)
-        return window_count(model.policy, frame)
+        policy_model = self._catalogue.recall(*place.device_and_stream, frame.policy_version, SymbolModel)
+        return window_count(policy_model.policy, frame)
 
 
 def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:

@@ -21,7 +21,7 @@ from gateway.store.coverage import Place
 from gateway.store.store import Store
 from gateway.store.symbols import Bytes, Chunk, Columns, Head, cut_frame, packed_size
 
-__all__ = ["Past", "TickProbabilities", "cut"]
+__all__ = ["Past", "TickProbabilities", "cut_chunks"]
 
 
 _PAGES = 4, 32
@@ -74,19 +74,19 @@ class Past:
         self.lag = lag
         self.bank = Bank()
 
-    def model(self, device: str, stream: str, version: int) -> int:
+    def model_index(self, device: str, stream: str, version: int) -> int:
         """Return the index of the model of a policy version."""
-        return self.bank.index(self.catalogue.recall(device, stream, version, SymbolModel).numbers)
+        return self.bank.index(self.catalogue.recall(device, stream, version, SymbolModel).chain_model)
 
-    def models(self, sequences: Sequence[Place], columns: Columns, slots: Ints) -> Ints:
+    def model_indices(self, sequences: Sequence[Place], columns: Columns, slots: Ints) -> Ints:
         """Return (n,) the index of each row's model; `slots` (n,) are the rows' places in `sequences`."""
-        codes, code_of_row = np.unique(slots << 32 | columns.version, return_inverse=True)
-        model_keys = [(sequences[code >> 32], code & (1 << 32) - 1) for code in codes.tolist()]
-        indices = [self.model(sequence.device, sequence.stream, version) for sequence, version in model_keys]
+        key_codes, code_of_row = np.unique(slots << 32 | columns.version, return_inverse=True)
+        model_keys = [(sequences[key_code >> 32], key_code & (1 << 32) - 1) for key_code in key_codes.tolist()]
+        indices = [self.model_index(sequence.device, sequence.stream, version) for sequence, version in model_keys]
         return np.array(indices, dtype=np.int64)[code_of_row]
 
     def beliefs_before(self, place: Place, tick: int, last: int = MAX_TICK) -> tuple[Beliefs, Columns]:
-        """Return the belief before the rows of the ticks tick..last, and these rows; the first may begin earlier."""
+        """Return the belief before the ticks tick..last, and their rows, of which the first may begin earlier."""
         tick = self._first_known_tick(place, tick)
         journal_rows = self._frames.tail.of(place.number, tick, last)
         chunks = takewhile(lambda chunk: chunk.first <= last, self._frames.chunks(place.number, tick))
@@ -95,12 +95,12 @@ class Past:
         return self._belief_before(place, int(rows.first[0]) if rows.row_count else tick), rows
 
     def _first_known_tick(self, place: Place, tick: int) -> int:
-        """Return a tick, or that of the journal's first frame if it is earlier: chunks after it lack that frame."""
+        """Return the earlier one of a tick and the journal's first frame, which later chunks lack."""
         earliest = self._frames.tail.first(place.number)
         return tick if earliest is None else min(tick, earliest)
 
     def _belief_before(self, place: Place, tick: int) -> Beliefs:
-        """Return the belief before a tick at which a chunk begins, or that is before or after all chunks."""
+        """Return the belief before a tick, which is the start of a chunk, or before or after all chunks."""
         head = self._frames.head(place.number)
         if head is not None and head.last < tick:
             return self.belief_after(place, head)
@@ -111,13 +111,13 @@ class Past:
 
     def belief_after(self, place: Place, head: Head) -> Beliefs:
         """Return the belief at the last sealed tick."""
-        model = self.model(*place.device_and_stream, head.version)
-        return Beliefs.of((model, head.last, head.shift), head.distribution).with_states(self.bank.states)
+        model_index = self.model_index(*place.device_and_stream, head.version)
+        return Beliefs.of((model_index, head.last, head.shift), head.distribution).with_states(self.bank.states)
 
     def follow(self, place: Place, beliefs: Beliefs, rows: Columns) -> tuple[Beliefs, Floats]:
         """Return the belief after rows, from the belief before, and (n, k) the distributions of their first ticks."""
         slots = np.zeros(rows.row_count, dtype=np.int64)
-        row_models = self.models([place], rows, slots)
+        row_models = self.model_indices([place], rows, slots)
         beliefs = beliefs.with_states(self.bank.states)
         return beliefs, follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.row_count))
 
@@ -140,7 +140,7 @@ class Past:
         return self._frames.holding(place.number, max(sealed_tick - policy.frame_ticks + 1, 0), sealed_tick)[-1]
 
     def _state_count(self, place: Place, frame: SymbolFrame) -> int:
-        return len(self.bank.models[self.model(*place.device_and_stream, frame.policy_version)].initial)
+        return len(self.bank.models[self.model_index(*place.device_and_stream, frame.policy_version)].initial)
 
     def chunk_from(self, place: Place, chunk: Chunk, first_tick: int) -> Chunk:
         """Return the remainder of a chunk from a tick on, which is at most the chunk's last tick."""
@@ -214,14 +214,14 @@ class Past:
             end = stretch.last
             if end >= head.first + ticks - 1 + self.lag:
                 break
-        low, high = max(first - head.first, 0), min(min(last, newest_tick) - head.first + 1, ticks)
-        if low < high:
+        low_index, high = max(first - head.first, 0), min(min(last, newest_tick) - head.first + 1, ticks)
+        if low_index < high:
             inputs = np.concatenate(symbols)[: high + self.lag], head.distribution, model.transition, model.emission
-            probabilities = stream_beliefs(model, fixed_lag_marginals(*inputs, self.lag)[low:high])
-            yield TickProbabilities(head.version, head.first + low, head.shift, probabilities)
+            probabilities = stream_beliefs(model, fixed_lag_marginals(*inputs, self.lag)[low_index:high])
+            yield TickProbabilities(head.version, head.first + low_index, head.shift, probabilities)
 
     def _model_of(self, place: Place, stretch: _Stretch) -> Model:
-        return self.bank.models[self.model(*place.device_and_stream, stretch.version)]
+        return self.bank.models[self.model_index(*place.device_and_stream, stretch.version)]
 
     def seal(self) -> list[Place]:
         """Write the journal's rows into chunks, within a transaction, and empty the journal. Return its sequences."""
@@ -229,23 +229,23 @@ class Past:
         rows, prior_beliefs, removals = self._rows_to_seal(places)
         sequence_numbers, slots = np.unique(rows.number, return_inverse=True)
         sealed_places = [places[number] for number in sequence_numbers.tolist()]
-        row_models = self.models(sealed_places, rows, slots)
+        row_models = self.model_indices(sealed_places, rows, slots)
         state_counts = self.bank.arrays.facts[:, 0]
         beliefs = Beliefs.unknown(len(sealed_places), self.bank.states)
         for index, place in enumerate(sealed_places):
             if (belief := prior_beliefs.get(place.number)) is not None:
-                beliefs.state[index] = belief.state[0]
+                beliefs.heads[index] = belief.heads[0]
                 beliefs.distribution[index, : belief.distribution.shape[1]] = belief.distribution[0]
         priors = follow(beliefs, self.bank.arrays, slots, row_models, rows, np.arange(rows.row_count))
         chunks, heads = [], {}
-        for row, first_tick, runs, symbols in cut(rows, _CHUNK_TICKS, _CHUNK_SPAN):
+        for row, first_tick, runs, symbols in cut_chunks(rows, _CHUNK_TICKS, _CHUNK_SPAN):
             place, distribution = (sealed_places[slots[row]], priors[row, : state_counts[row_models[row]]])
             version, shift, offset, ticks, _ = runs[-1]
             last_tick = first_tick + offset + ticks - 1
             clock = self.catalogue.policy(place.device, place.stream, version).clock
             day = (clock.epoch_us + (last_tick + 1 - shift) * clock.period_us) // _DAY_US
             chunks.append(Chunk(place.number, first_tick, last_tick, distribution, version, day, runs, symbols))
-            model_index, newest_tick, shift = beliefs.state[slots[row]].tolist()
+            model_index, newest_tick, shift = beliefs.heads[slots[row]].tolist()
             end_distribution = beliefs.distribution[slots[row], : state_counts[model_index]]
             heads[place.number] = Head(
                 place.number, newest_tick, shift, version, end_distribution, first_tick, chunks[-1].ticks, -1
@@ -264,16 +264,16 @@ class Past:
         first_ticks = rows.first[first_rows].tolist()
         heads = {head.number: head for head in self._frames.heads(sequence_numbers.tolist())}
         prior_beliefs, reread_rows, removals = {}, [], []
-        for number, first_new in zip(sequence_numbers.tolist(), first_ticks, strict=True):
+        for number, first_new_tick in zip(sequence_numbers.tolist(), first_ticks, strict=True):
             if (head := heads.get(number)) is None:
                 continue
-            if head.last < first_new and (head.chunk < 0 or head.ticks >= _SMALL_TICKS):
+            if head.last < first_new_tick and (head.chunk < 0 or head.ticks >= _SMALL_TICKS):
                 prior_beliefs[number] = self.belief_after(places[number], head)
                 continue
-            first_tick = min(first_new, head.chunk) if head.chunk >= 0 else first_new
+            first_tick = min(first_new_tick, head.chunk) if head.chunk >= 0 else first_new_tick
             prior_beliefs[number], sequence_rows = self.beliefs_before(places[number], first_tick)
             reread_rows.append(sequence_rows)
-            removals.append((number, min(first_new, int(sequence_rows.first[0]))))
+            removals.append((number, min(first_new_tick, int(sequence_rows.first[0]))))
         if reread_rows:
             intact_rows = rows.take(np.flatnonzero(~np.isin(rows.number, np.array([number for number, _ in removals]))))
             rows = Columns.joined((intact_rows, *reread_rows))
@@ -281,7 +281,7 @@ class Past:
         return rows, prior_beliefs, removals
 
 
-def cut(
+def cut_chunks(
     columns: Columns, max_ticks: int, max_span: int
 ) -> Iterator[tuple[int, int, tuple[tuple[int, int, int, int, int], ...], bytes]]:
     """Cut rows with symbols, in the order of their sequences and ticks, into chunks of one sequence each.
@@ -290,10 +290,10 @@ def cut(
     the first row of each chunk, its first tick, and its runs and symbols, as `store.symbols.Chunk` has them.
     """
     chunk_of, run_of = np.zeros((2, columns.row_count), dtype=np.int64)
-    arrays = (columns.number, columns.version, columns.shift, columns.first, columns.ticks, columns.bits)
-    chunk_count, run_count = _number_chunks(*arrays, max_ticks, max_span, chunk_of, run_of)
+    row_columns = (columns.number, columns.version, columns.shift, columns.first, columns.ticks, columns.bits)
+    chunk_count, run_count = _number_chunks(*row_columns, max_ticks, max_span, chunk_of, run_of)
     first_rows = np.searchsorted(run_of, np.arange(run_count))
-    _, version, shift, first, _, bits = (column[first_rows] for column in arrays)
+    _, version, shift, first, _, bits = (column[first_rows] for column in row_columns)
     ticks = np.add.reduceat(columns.ticks, first_rows)
     sizes = packed_size(ticks, bits)
     byte_ends = np.cumsum(sizes)
@@ -341,15 +341,15 @@ def _pack_runs(ticks: Ints, bits: Ints, start: Ints, packed: Bytes, run_of: Ints
     for row in range(ticks.size):
         if run_of[row] != run:
             run, target = run_of[row], 0
-        width, source, offset = bits[row], start[row], offsets[run]
+        width, source_byte, offset = bits[row], start[row], offsets[run]
         per_byte, mask = 8 // width, (1 << width) - 1
         if target % per_byte == 0:  # whole bytes
             byte_count = (ticks[row] + per_byte - 1) // per_byte
             for i in range(byte_count):
-                out[offset + target // per_byte + i] = packed[source + i]
+                out[offset + target // per_byte + i] = packed[source_byte + i]
             target += ticks[row]
             continue
         for i in range(ticks[row]):
-            symbol = (packed[source + i // per_byte] >> (8 - width - width * (i % per_byte))) & mask
+            symbol = (packed[source_byte + i // per_byte] >> (8 - width - width * (i % per_byte))) & mask
             out[offset + target // per_byte] |= np.uint8(symbol << (8 - width - width * (target % per_byte)))
             target += 1

@@ -78,10 +78,10 @@ def moments(beliefs: Floats, values: Floats) -> tuple[Floats, Floats]:
     Covariances are (n, d (d + 1) / 2): the entries on and above the diagonal, row by row.
     """
     means = beliefs @ values
-    upper = np.triu_indices(values.shape[1])
+    upper_indices = np.triu_indices(values.shape[1])
     centred = values[None, :, :] - means[:, None, :]
     covariances = np.einsum("tn,tni,tnj->tij", beliefs, centred, centred)
-    return means, covariances[:, *upper]
+    return means, covariances[:, *upper_indices]
 
 
 class MeasureModel:
@@ -117,7 +117,7 @@ class MeasureModel:
         for table in self.policy.measure_tables:
             if isinstance(table.noise, StaircaseNoise):
                 boxes.append([high - low for low, high in zip(table.noise.low, table.noise.high, strict=True)])
-        size = max(math.prod(side + 1 for side in box) for box in boxes)
+        size = max(math.prod(sides + 1 for sides in box) for box in boxes)
         if len(self.values) * size > MOST_CELLS:
             raise PolicyError(f"{len(self.values)} states and {size} points are too many: measure on a coarser lattice")
 
@@ -407,8 +407,8 @@ def measured_estimate(
         degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
         place_fields = (*degrees, accuracy, *outline)
         useful = policy.useful_for == "place"
-        smoothed = [_smoothed_place(model.grid, policy, *row) for row in ticks]
-        return PlaceEstimate(time, tick, *place_fields, *guarantee, useful, tuple(smoothed))
+        smoothed_fields = [_smoothed_place(model.grid, policy, *row) for row in ticks]
+        return PlaceEstimate(time, tick, *place_fields, *guarantee, useful, tuple(smoothed_fields))
     intervals = [_interval(states[:, axis], distribution, float(mean[axis])) for axis in range(states.shape[1])]
     low, middle, high = zip(*intervals, strict=True)
     smoothed_values = [_smoothed_value(policy, *row) for row in ticks]

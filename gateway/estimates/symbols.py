@@ -25,7 +25,7 @@ from fugu.contract.reports import StateEstimate
 from gateway.estimates.beliefs import Bank, Beliefs, Model, SymbolModel, follow, look_back, stream_beliefs
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import Kind
-from gateway.estimates.past import Past, cut
+from gateway.estimates.past import Past, cut_chunks
 from gateway.store.coverage import FrameSpan, Place
 from gateway.store.journal import Arrivals, Streams, enlarge, parse, wall_time
 from gateway.store.store import Store
@@ -36,7 +36,7 @@ __all__ = ["Reports", "Symbols", "warm"]
 
 _DIGITS = 6
 NUMBER, AFTER, END, SHIFT, VERSION = range(5)
-MARKS = 5
+PROGRESS_FIELDS = 5
 """A stream in the store: its number, the last interval (after, end] of accounted ticks, and its newest frame's shift
 and policy version."""
 UNKNOWN = -2
@@ -45,37 +45,38 @@ _NO_ROWS = np.zeros(0, dtype=np.int64)
 _NO_ARRIVALS = Arrivals(_NO_ROWS, Columns.of(()), []), _NO_ROWS.astype(np.bool_), _NO_ROWS
 
 
-def take_following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> Bools:
+def take_continuing(slots: Ints, columns: Columns, order: Ints, progress: Ints) -> Bools:
     """Take the frames that continue their stream, without a gap, under the same policy and clock.
 
     After a frame that does not, no frame of its stream is taken. Returns (n,) which rows are taken.
 
     Args:
-        slots: (n,) the stream of each row in `marks`.
+        slots: (n,) the stream of each row in `progress`.
         order: (n,) the rows in the order of their streams and ticks.
-        marks: (streams, 5), changed in place by the taken rows.
+        progress: (streams, 5), changed in place by the taken rows.
     """
     is_taken = np.zeros(columns.row_count, dtype=np.bool_)
     _take_rows(
-        order, slots, columns.version, columns.shift, columns.previous, columns.first, columns.ticks, marks, is_taken
+        *(order, slots, columns.version, columns.shift, columns.previous, columns.first, columns.ticks),
+        *(progress, is_taken),
     )
     return is_taken
 
 
 @kernel
 def _take_rows(
-    order: Ints, slots: Ints, version: Ints, shift: Ints, previous: Ints, first: Ints, ticks: Ints, marks: Ints,
+    order: Ints, slots: Ints, version: Ints, shift: Ints, previous: Ints, first: Ints, ticks: Ints, progress: Ints,
     is_taken: Bools,
 ) -> None:  # fmt: skip
     slot, is_continued = -1, True
     for row in order:
         if slots[row] != slot:
             slot, is_continued = slots[row], True
-        mark = marks[slot]
-        is_continued &= mark[AFTER] <= previous[row] <= mark[END] == first[row] - 1
-        is_continued &= version[row] == mark[VERSION] and shift[row] == mark[SHIFT]
+        slot_progress = progress[slot]
+        is_continued &= slot_progress[AFTER] <= previous[row] <= slot_progress[END] == first[row] - 1
+        is_continued &= version[row] == slot_progress[VERSION] and shift[row] == slot_progress[SHIFT]
         if is_continued:
-            mark[END] = first[row] + ticks[row] - 1
+            slot_progress[END] = first[row] + ticks[row] - 1
             is_taken[row] = True
 
 
@@ -95,7 +96,7 @@ class Symbols(Kind[SymbolFrame]):
         self._catalogue = catalogue
         self.past = Past(store, catalogue, lag)
         self.reports = Reports(self.past, store.symbols.unreported(), counters)
-        self._marks = np.zeros((0, MARKS), dtype=np.int64)
+        self._progress = np.zeros((0, PROGRESS_FIELDS), dtype=np.int64)
         self._models = np.zeros(0, dtype=np.int64)
         self._beliefs = Beliefs.unknown(0, 2)
         self._round = _Round(*_NO_ARRIVALS)
@@ -119,13 +120,13 @@ class Symbols(Kind[SymbolFrame]):
 
     def begin(self, arrivals: Arrivals, counts: Counter[str]) -> dict[int, list[SymbolFrame]]:
         """Take the frames that continue their stream. Return the others by slot, in tick order."""
-        if (stream_count := len(self._streams.names)) > len(self._marks):
-            self._grow(stream_count)
+        if (stream_count := len(self._streams.names)) > len(self._progress):
+            self._add_streams(stream_count)
         slots, columns = arrivals.slots, arrivals.symbols
         row_order = np.lexsort((columns.first, slots))
-        is_taken = take_following(slots, columns, row_order, self._marks)
+        is_taken = take_continuing(slots, columns, row_order, self._progress)
         self._round = _Round(arrivals, is_taken, self._models[slots])
-        columns.number[:] = self._marks[slots, NUMBER]
+        columns.number[:] = self._progress[slots, NUMBER]
         counts["stored"] += int(is_taken.sum())
         other_frames = defaultdict[int, list[SymbolFrame]](list)
         for row in row_order[~is_taken[row_order]].tolist():
@@ -159,30 +160,30 @@ class Symbols(Kind[SymbolFrame]):
         """Note that a frame that is not stored accounts for ticks."""
         self._round.accounted_ticks.append((place.number, span.previous, span.last))
 
-    def set_mark(
+    def set_progress(
         self, slot: int, place: Place, interval: tuple[int, int] | None, shift: int, *, is_known: bool
     ) -> None:
-        """Update a stream's mark after checks one by one, so that `begin` can take the stream's next frames as arrays.
+        """Update a stream's progress after single checks, so that `begin` can take the stream's next frames as arrays.
 
         `interval` is the last accounted interval (after, end], `shift` the newest frame's. `is_known`: the store had
         frames of the stream before this round.
         """
         added_frames = self._round.checked_frames.get(slot)
-        if is_known and self._marks[slot, END] == UNKNOWN and self._beliefs.state[slot, 0] < 0:
+        if is_known and self._progress[slot, END] == UNKNOWN and self._beliefs.heads[slot, 0] < 0:
             self._round.stale_slots.add(slot)
         if added_frames:
             version = added_frames[-1][1].policy_version
-            self._models[slot] = self.past.model(*self._streams.names[slot], version)
-            self._marks[slot, VERSION] = version
+            self._models[slot] = self.past.model_index(*self._streams.names[slot], version)
+            self._progress[slot, VERSION] = version
         self.reports.places[place.number] = place
         if interval is not None:
-            self._marks[slot, NUMBER], self._marks[slot, SHIFT] = place.number, shift
-            self._marks[slot, AFTER], self._marks[slot, END] = interval
+            self._progress[slot, NUMBER], self._progress[slot, SHIFT] = place.number, shift
+            self._progress[slot, AFTER], self._progress[slot, END] = interval
 
     def last_tick(self, device: str, stream: str) -> int:
         """Return the last accounted tick of a stream, -1 if it is not known here."""
         slot = self._streams.slots.get((device, stream))
-        return -1 if slot is None or slot >= len(self._marks) else max(int(self._marks[slot, END]), -1)
+        return -1 if slot is None or slot >= len(self._progress) else max(int(self._progress[slot, END]), -1)
 
     def write(self) -> None:
         """Append the round's frames to the journal, and follow them."""
@@ -191,7 +192,9 @@ class Symbols(Kind[SymbolFrame]):
         batch, slots, models = (columns.take(taken_rows), intake.arrivals.slots[taken_rows], intake.models[taken_rows])
         if intake.checked_frames or intake.accounted_ticks:
             triples = [(slot, *pair) for slot, pairs in intake.checked_frames.items() for pair in pairs]
-            indices = [self.past.model(*self._streams.names[slot], frame.policy_version) for slot, _, frame in triples]
+            indices = [
+                self.past.model_index(*self._streams.names[slot], frame.policy_version) for slot, _, frame in triples
+            ]
             batches = (
                 batch,
                 Columns.of((sequence, frame) for _, sequence, frame in triples),
@@ -213,8 +216,8 @@ class Symbols(Kind[SymbolFrame]):
     def read_again(self) -> None:
         """Drop the state in memory, which may be ahead of the store."""
         self._frames.read_again()
-        self._marks[:, END] = UNKNOWN
-        self._beliefs = Beliefs.unknown(len(self._marks), self._beliefs.distribution.shape[1])
+        self._progress[:, END] = UNKNOWN
+        self._beliefs = Beliefs.unknown(len(self._progress), self._beliefs.distribution.shape[1])
         self._round = _Round(*_NO_ARRIVALS)
 
     def seal(self) -> list[Place]:
@@ -228,12 +231,12 @@ class Symbols(Kind[SymbolFrame]):
         self._frames.read_again()
         self.reports.sealed()
 
-    def _grow(self, stream_count: int) -> None:
-        old_size = len(self._marks)
-        self._marks = enlarge(self._marks, stream_count)
-        self._marks[old_size:, END] = UNKNOWN
+    def _add_streams(self, stream_count: int) -> None:
+        old_size = len(self._progress)
+        self._progress = enlarge(self._progress, stream_count)
+        self._progress[old_size:, END] = UNKNOWN
         self._models = enlarge(self._models, stream_count)
-        self._beliefs = self._beliefs.with_streams(len(self._marks))
+        self._beliefs = self._beliefs.with_streams(len(self._progress))
 
     def _follow_rows(self, batch: Columns, slots: Ints, models: Ints) -> None:
         """Bring beliefs up to date with rows, of which the last ones may only account for ticks."""
@@ -246,19 +249,19 @@ class Symbols(Kind[SymbolFrame]):
         ends = order[np.flatnonzero(np.diff(slots[order], append=-1))]
         intake.newest.append((_NewRows(batch, priors, models), batch.number[ends].tolist(), ends.tolist(), len(order)))
         for slot in intake.stale_slots:
-            if (new_rows := self._recompute(slot)) is not None and (frames := slot_list.count(slot)):
-                sequence = int(self._marks[slot, NUMBER])
+            if (new_rows := self._recompute_belief(slot)) is not None and (frames := slot_list.count(slot)):
+                sequence = int(self._progress[slot, NUMBER])
                 intake.newest.append((new_rows, [sequence], [0], frames))
 
-    def _recompute(self, slot: int) -> _NewRows | None:
+    def _recompute_belief(self, slot: int) -> _NewRows | None:
         """Compute the belief about a stream again, from the store, and return its newest frame."""
-        place = Place(int(self._marks[slot, NUMBER]), *self._streams.names[slot])
+        place = Place(int(self._progress[slot, NUMBER]), *self._streams.names[slot])
         tail_first = self._frames.tail.first(place.number)
         first_tick = self._frames.last(place.number) + 1 if tail_first is None else tail_first
         beliefs, rows = self.past.beliefs_before(place, first_tick)
         beliefs, priors = self.past.follow(place, beliefs, rows)
         self._beliefs = self._beliefs.with_states(beliefs.distribution.shape[1])
-        self._beliefs.state[slot] = beliefs.state[0]
+        self._beliefs.heads[slot] = beliefs.heads[0]
         self._beliefs.distribution[slot, : beliefs.distribution.shape[1]] = beliefs.distribution[0]
         return _NewRows.of(self.past, place, rows.frame(rows.row_count - 1), priors[-1]) if rows.row_count else None
 
@@ -334,7 +337,7 @@ class _NewRows(NamedTuple):
     @classmethod
     def of(cls, past: Past, place: Place, frame: SymbolFrame, distribution: Floats) -> _NewRows:
         """Return a frame as a single row, with the distribution (k,) of its first tick."""
-        model = past.model(*place.device_and_stream, frame.policy_version)
+        model = past.model_index(*place.device_and_stream, frame.policy_version)
         return cls(Columns.of([(place.number, frame)]), distribution[np.newaxis], np.array([model], dtype=np.int64))
 
 
@@ -392,8 +395,8 @@ class Reports:
         """Forget the acknowledged ticks, which are stored now, and all columns but the waiting rows."""
         self.acknowledged_ticks = {}
         for (columns, distributions, models), streams, rows in self._group_by_arrival(self._waiting_rows):
-            needed_rows = _NewRows(columns.take(rows), distributions[rows], models[rows])
-            self._waiting_rows.update((stream, (needed_rows, row)) for row, stream in enumerate(streams))
+            copied_rows = _NewRows(columns.take(rows), distributions[rows], models[rows])
+            self._waiting_rows.update((stream, (copied_rows, row)) for row, stream in enumerate(streams))
 
     def take(self, capacity: int) -> list[_Report]:
         """Remove and return up to `capacity` reports, in the order in which their streams changed first."""
@@ -431,8 +434,8 @@ class Reports:
             int(column[row]) for column in (columns.version, columns.shift, columns.first, columns.ticks)
         )
         model = self._past.catalogue.recall(*place.device_and_stream, version, SymbolModel)
-        states = len(model.numbers.initial)
-        shares, belief = (stream_beliefs(model.numbers, distribution[:states]) for distribution in (shares, belief))
+        states = len(model.chain_model.initial)
+        shares, belief = (stream_beliefs(model.chain_model, distribution[:states]) for distribution in (shares, belief))
         last_tick = first_tick + tick_count - 1
         try:
             return _Report(place, last_tick, state_estimate(model.policy, first_tick, last_tick, shift, shares, belief))
@@ -446,10 +449,10 @@ def warm() -> None:
     streams, zeros = Streams(), np.zeros(1, dtype=np.int64)
     streams.follow("", streams.slot("", ""), 1, 2, Clock(epoch_us=0, period_us=1_000))
     streams.valid_rows(zeros, columns, is_frame, 1)
-    take_following(zeros, columns, zeros, np.zeros((1, MARKS), dtype=np.int64))
+    take_continuing(zeros, columns, zeros, np.zeros((1, PROGRESS_FIELDS), dtype=np.int64))
     bank, table = Bank(), np.full((2, 2), 0.5)
     bank.index(Model(table, table, likelihood_rows(table), table[0], None))
     columns = columns.take(zeros)
     priors = follow(Beliefs.unknown(1, bank.states), bank.arrays, zeros, zeros, columns, zeros)
     look_back(bank.arrays, zeros, columns, priors, 1)
-    list(cut(columns, 1, 1))
+    list(cut_chunks(columns, 1, 1))

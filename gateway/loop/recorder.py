@@ -174,7 +174,7 @@ class Recorder:
         with self._time_for(device):
             self._record(self.symbols, device, stream, stream, [*frames], counts)
         last_interval = sequence.coverage.last if len(sequence.coverage) else None
-        self.symbols.set_mark(slot, sequence.place, last_interval, sequence.shifts.newest, is_known=is_known)
+        self.symbols.set_progress(slot, sequence.place, last_interval, sequence.shifts.newest, is_known=is_known)
 
     def _drop_memory(self) -> None:
         """Drop the state in memory, which may be ahead of the store."""

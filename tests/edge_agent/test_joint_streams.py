@@ -161,7 +161,7 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
     streams = (Shown(name="hr", states=2, rate=RATE),)
     shows, transition = ((0,), (1,), (0,), (1,)), tuple(map(tuple, moves))
     pairs = chains(streams=streams, shows=shows, odds_ratio=900.0, steps=2, transition=transition)
-    model = SymbolModel.of(stream("hr", pairs)).numbers
+    model = SymbolModel.of(stream("hr", pairs)).chain_model
     symbols, lag = np.array([0, 1, 1, 0, 1, 0, 0]), 2
     chain = model.initial, model.transition, model.emission
     beliefs = stream_beliefs(model, fixed_lag_marginals(symbols, *chain, lag))[: len(symbols) - lag]
@@ -179,7 +179,7 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
     assert distribution.shape == (7, 2)
     assert distribution.sum(axis=1) == pytest.approx(np.ones(7))
     bounded = stream("hr", chains(odds_ratio=9.0))
-    assert SymbolModel.of(bounded).numbers.transition.shape == (2, 2)
+    assert SymbolModel.of(bounded).chain_model.transition.shape == (2, 2)
 
 
 def test_names_with_a_device_are_of_that_device() -> None:

@@ -212,7 +212,7 @@ def newest(scene: Scene, device: str = "watch", stream: str = "hr") -> Tracked |
         return None
     place = Place(number, device, stream)
     beliefs, _ = past.follow(place, *past.beliefs_before(place, frame.first))
-    states = len(past.bank.models[int(beliefs.state[0, 0])].initial)
+    states = len(past.bank.models[int(beliefs.heads[0, 0])].initial)
     return Tracked(frame, beliefs.distribution[0, :states].copy())
 
 
