@@ -46,7 +46,7 @@ from gateway.history.learning import learn_class
 from gateway.history.smoothing import smooth_history
 from gateway.history.tasks import Source
 from gateway.loop.recorder import Recorder
-from gateway.store.journal import Arrivals, Received
+from gateway.store.journal import Arrivals, ReceivedFrame
 from gateway.store.store import Store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -173,7 +173,7 @@ def fill(path: Path, symbols: list[np.ndarray[Any, np.dtype[np.int64]]]) -> None
     for device, symbol in enumerate(symbols):
         parts = [symbol[first : first + _FRAME].astype(np.uint8) for first in range(0, len(symbol), _FRAME)]
         frames = [SymbolFrame(1, _FRAME * i - 1, _FRAME * i, part.tobytes()) for i, part in enumerate(parts)]
-        received = [Received(f"device-{device}", "hr", frame) for frame in frames]
+        received = [ReceivedFrame(f"device-{device}", "hr", frame) for frame in frames]
         recorder.record(Arrivals.of(recorder.streams, received))
         recorder.seal(now=True)
     store.close()

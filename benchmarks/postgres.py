@@ -32,7 +32,7 @@ from figures import command_line, seconds_of, show
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fugu.host.database import STORE
-from gateway.store.engine import Database, Kind
+from gateway.store.engine import Database, DatabaseKind
 from gateway.store.location import Location
 from gateway.store.opening import open_engine
 from gateway.store.postgresql import PostgresDatabase
@@ -51,7 +51,7 @@ CREATE TABLE frames (
     stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, previous INTEGER NOT NULL,
     policy_version INTEGER NOT NULL, symbols BLOB NOT NULL, PRIMARY KEY (stream, first));
 """
-KIND = Kind(STORE, _SCHEMA, StoreError)
+KIND = DatabaseKind(STORE, _SCHEMA, StoreError)
 CHUNK_TICKS = 4_000  # as `gateway.estimates.past` has it
 DAYS = 400
 STORED_STREAMS = 400
@@ -145,7 +145,7 @@ def partitioned(place: Location, days: int) -> dict[str, float]:
     inside = " AND day BETWEEN ? AND ?" if days else ""
     chosen = random.Random(1)
 
-    with closing(open_engine(place, Kind(STORE, schema, StoreError))) as database:
+    with closing(open_engine(place, DatabaseKind(STORE, schema, StoreError))) as database:
 
         def near(day: int) -> tuple[int, ...]:
             return (day - 1, day + 1) if days else ()

@@ -31,7 +31,7 @@ from fugu_cli.demo.processes import start_broker
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
-from gateway.store.journal import Received
+from gateway.store.journal import ReceivedFrame
 from tests.support.scenes import BINARY, OTHER, Scene, frames, policy, write_policies
 
 CLASSES = BinaryChains(q=(0.01, 0.2), r=(0.01, 0.3)), BoundedChains(states=2, odds_ratio=900.0)
@@ -84,7 +84,7 @@ def _policies(device: str, number: int, *, changed: bool) -> list[Policy]:
 
 def _take(scene: Scene, devices: list[str], symbol_frames: list[SymbolFrame]) -> float:
     began = time.process_time()
-    every = [Received(device, "hr", frame) for frame in symbol_frames for device in devices]
+    every = [ReceivedFrame(device, "hr", frame) for frame in symbol_frames for device in devices]
     for first in range(0, len(every), BATCH):
         scene.receive(every[first : first + BATCH])
     return time.process_time() - began

@@ -231,7 +231,7 @@ def rotate(
     passphrases = passphrases_in(passphrase_file)
     key_role = one_of(role, "--role", ROLES)
     passphrase = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
-    root, new_files = rotate_root(keys, key_role, key, passphrases, passphrase, count=count, threshold=threshold)
+    root, new_files = rotate_root(keys, key_role, key, passphrases, passphrase, key_count=count, threshold=threshold)
     root_paths = ", ".join(f'"{keys[0]}/root-{index + 1}.envelope"' for index in range(root.document.version))
     lines = [
         f"{keys[0] / ROOT_FILE}: root version {root.document.version}",

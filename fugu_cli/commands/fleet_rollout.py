@@ -47,7 +47,15 @@ from gateway.fleet.entries import FleetError, RolloutPlan, Stage, parse_share, s
 from gateway.fleet.keys import Root, key_files, unlock_keys
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
-from gateway.fleet.signing import Signed, make_document, promises, read_bodies, read_complete, verify_guarantees, weaker
+from gateway.fleet.signing import (
+    Signed,
+    make_document,
+    promises,
+    read_bodies,
+    read_complete,
+    verify_guarantees,
+    weaker_promises,
+)
 
 __all__ = ["app", "sign"]
 
@@ -149,7 +157,7 @@ def _confirm(document: PolicyDocument, keys: list[Path], registry: Path | None, 
             previous_document = former_document(registry_db, document, _roots_in(keys))
     if not as_json:
         show_report(shown_content(document, previous_document))
-        for line in [] if previous_document is None else weaker(previous_document, document):
+        for line in [] if previous_document is None else weaker_promises(previous_document, document):
             warn(line)
         if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Sign this?"):
             raise FuguError("nothing was signed")

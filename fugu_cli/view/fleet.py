@@ -23,7 +23,7 @@ from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal, RolloutPlan, Stage
 from gateway.fleet.registry import Device, Registry
 from gateway.fleet.rollouts import ACTIVE, Rollout, Rollouts, StageCounts
-from gateway.fleet.signing import Signed, StreamPromise, content_lines, weaker
+from gateway.fleet.signing import Signed, StreamPromise, content_lines, weaker_promises
 
 if TYPE_CHECKING:
     from gateway.fleet.documents import Change, StreamChange, Worth
@@ -170,7 +170,7 @@ def content_document(document: PolicyDocument, previous: PolicyDocument | None) 
         "content": content_lines(document),
         "former": None if previous is None else previous.version,
         "former_content": None if previous is None else content_lines(previous),
-        "weaker": [] if previous is None else weaker(previous, document),
+        "weaker": [] if previous is None else weaker_promises(previous, document),
     }
 
 

@@ -14,10 +14,10 @@ from fugu.mqtt import Broker
 from gateway.cluster.shard_watch import ShardChannel, ShardWatch, channel_of
 from gateway.config import GatewayConfig
 from gateway.health.monitor import Monitor
-from gateway.loop.duties import Alone, NotArrangedError, frame_topics
+from gateway.loop.duties import NotArrangedError, SoleProcess, frame_topics
 from gateway.loop.inbox import Usage
 from gateway.loop.recorder import Recorder
-from gateway.loop.release_part import Releasing
+from gateway.loop.release_part import ReleasePart
 from gateway.parts import Loop, Message, Part
 from gateway.releases.inputs import Question
 from gateway.releases.schedule import NewestTicks, NotKnownError, StoreProgress
@@ -35,7 +35,7 @@ _MOST_STRAYS = 1000
 """Devices of other shards whose subscriptions are ended on one connection."""
 
 
-def duty_of(settings: GatewayConfig, role: str) -> Alone:
+def duty_of(settings: GatewayConfig, role: str) -> SoleProcess:
     """Return the duty of the shard `i/N`, or of `fleet/N`.
 
     Raises FuguError if there is no such role, no store on a server, or no account for a shard while others have one.
@@ -46,7 +46,7 @@ def duty_of(settings: GatewayConfig, role: str) -> Alone:
     return WholeFleet(settings, shards) if shard is None else OneShard(settings, shard)
 
 
-class _Sharing(Alone):
+class _Sharing(SoleProcess):
     """The duty of a process that shares the devices with others."""
 
     def _open_channel(self, lease: Lease | None = None) -> ShardChannel:
@@ -263,7 +263,9 @@ class ShardReader(Part):
     `None`.
     """
 
-    def __init__(self, loop: Loop, channel: ShardChannel, progress: FleetProgress, releasing: Releasing | None) -> None:
+    def __init__(
+        self, loop: Loop, channel: ShardChannel, progress: FleetProgress, releasing: ReleasePart | None
+    ) -> None:
         super().__init__(loop)
         self._channel, self._progress, self._releasing = channel, progress, releasing
         self._needed_ticks: dict[tuple[str, str], int] | None = None

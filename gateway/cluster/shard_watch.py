@@ -23,7 +23,7 @@ from fugu.contract.errors import FuguError, cause
 from fugu.contract.reports import AlarmCode
 from fugu.host.database import DatabaseError, FileKind
 from gateway.health.monitor import Alarms, Elsewhere
-from gateway.store.engine import Kind, Lease
+from gateway.store.engine import DatabaseKind, Lease
 from gateway.store.location import Location, part_of
 from gateway.store.opening import open_engine
 
@@ -40,7 +40,7 @@ CREATE TABLE beats (shard INTEGER PRIMARY KEY, number INTEGER NOT NULL, body BLO
 
 # Rows that are lost with the power are written again: no need to wait for the disk.
 _FILE = FileKind("channel of shards", 0x4655_5348, "stop the gateway and move it away; nothing is lost with it")
-KIND = Kind(_FILE, _SCHEMA, FuguError, durable=False)
+KIND = DatabaseKind(_FILE, _SCHEMA, FuguError, durable=False)
 
 
 def channel_of(store: Location) -> Location:

@@ -37,7 +37,7 @@ from fugu.contract.reports import CONFIDENCE, Estimate, PlaceEstimate, SmoothedP
 from gateway.estimates.kinds import Kind
 from gateway.store.coverage import Place
 from gateway.store.journal import wall_time
-from gateway.store.points import Measured
+from gateway.store.points import MeasuredFrame
 from gateway.store.store import Store
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class Points(Kind[MeasureFrame]):
         previous = self._frames.before(place.number, first_tick)
         return -1 if previous is None else previous.frame.last
 
-    def newest(self, device: str, stream: str) -> Measured | None:
+    def newest(self, device: str, stream: str) -> MeasuredFrame | None:
         """Return the newest frame of a stream, with the belief at its end."""
         stream_number = self._store.stream_id(device, stream)
         return None if stream_number is None else self._frames.newest(stream_number)

@@ -133,7 +133,7 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
 
 
 def other_ticks(old_document: PolicyDocument, new_document: PolicyDocument) -> dict[str, str]:
-    """Return by stream why a new document moves the ticks of streams that the old document has, too."""
+    """Return the reason why a new document moves a stream's ticks, by stream of both documents."""
     old_policies, reasons = {policy.stream: policy for policy in old_document.templates()}, {}
     for policy in new_document.templates():
         old_policy = old_policies.get(policy.stream, policy)
@@ -263,7 +263,7 @@ class Change(NamedTuple):
 
 
 def changes(registry: Registry, document: PolicyDocument, device_names: Set[str] | None = None) -> list[Change]:
-    """Return the changes that a document makes to its devices, or to those of `device_names`.
+    """Return the changes that a document makes to its devices, or only to the devices in `device_names`.
 
     FuguError if it is for no device, or the registry is unreadable.
     """
@@ -286,12 +286,12 @@ def changes(registry: Registry, document: PolicyDocument, device_names: Set[str]
 
 
 def _stream_changes(
-    old_document: PolicyDocument, new_document: PolicyDocument, worths: dict[str, Worth], cache: dict[str, Worth]
+    old_document: PolicyDocument, new_document: PolicyDocument, new_worths: dict[str, Worth], cache: dict[str, Worth]
 ) -> dict[str, StreamChange]:
-    """Return by name the changes of the streams of an old document."""
+    """Return the changes of an old document's streams, by stream name."""
     reasons, old_worths = other_ticks(old_document, new_document), _stream_worths(old_document, cache)
     return {
-        name: StreamChange(name, old_worth, worths.get(name), reasons.get(name, ""), _profile_days(policy))
+        name: StreamChange(name, old_worth, new_worths.get(name), reasons.get(name, ""), _profile_days(policy))
         for (name, old_worth), policy in zip(old_worths.items(), old_document.templates(), strict=True)
     }
 

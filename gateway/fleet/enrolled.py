@@ -34,7 +34,7 @@ from gateway.fleet.keys import Root, decrypt_key, read_passphrase, read_private
 from gateway.fleet.registry import Device, Registry
 from gateway.parts import Registered, Stopping
 
-__all__ = ["Enrolled"]
+__all__ = ["EnrolledDevices"]
 
 
 _log = logging.getLogger(__name__)
@@ -198,7 +198,7 @@ class Signer:
         return sign(kind, payload, [self._key]).encode()
 
 
-class Enrolled(Registered):
+class EnrolledDevices(Registered):
     """The enrolled devices of a fleet, followed in the registry by one thread.
 
     `counters` counts `documents_taken`, `documents_refused` and `fleet_errors`. `roots` has every root document with

@@ -24,7 +24,7 @@ from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES
 
 __all__ = [
     "Document",
-    "Due",
+    "DueDocument",
     "Event",
     "FleetError",
     "Outcome",
@@ -148,7 +148,7 @@ class Event(NamedTuple):
     detail: str
 
 
-class Due(NamedTuple):
+class DueDocument(NamedTuple):
     """A document that a device should get, and that the broker has not acknowledged yet."""
 
     device: str
@@ -237,7 +237,7 @@ class RolloutPlan:
         if self.stages[-1].share != 1:
             raise FleetError("the last stage must reach 100 % of the rollout's devices")
         shares = [stage.share for stage in self.stages if stage.share is not None]
-        if any(later <= earlier for earlier, later in pairwise(shares)):
+        if any(later_stage <= earlier_stage for earlier_stage, later_stage in pairwise(shares)):
             raise FleetError("every stage's share must be larger than the one before")
         if self.stages[0].gate:
             raise FleetError("the first stage begins with the start: it has no gate")
@@ -284,12 +284,12 @@ def stages_of(
     if not ranked_names:
         raise FleetError(f"document {plan.version} for {target}: none of the devices that it is for is in the plan")
     stages: list[tuple[str, ...]] = []
-    assigned: set[str] = set()
+    assigned_names: set[str] = set()
     for i, stage in enumerate(plan.stages):
         group_members = tuple(name for name in ranked_names if stage.group in devices[name])
         stage_devices = group_members if stage.share is None else first_devices(ranked_names, stage.share)
         if not stage_devices:
             raise FleetError(f"stage {i + 1} has no device: none of the rollout's is in group {stage.group}")
-        stages.append(tuple(name for name in stage_devices if name not in assigned))
-        assigned.update(stage_devices)
+        stages.append(tuple(name for name in stage_devices if name not in assigned_names))
+        assigned_names.update(stage_devices)
     return tuple(stages)

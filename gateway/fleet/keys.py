@@ -302,7 +302,7 @@ def rotate(
     passphrases: Passphrases,
     new_passphrase: str,
     *,
-    count: int | None = None,
+    key_count: int | None = None,
     threshold: int | None = None,
 ) -> tuple[Root, list[Path]]:
     """Replace keys of a role by a root that enough old and new root keys sign. Return the root and the new key files.
@@ -310,7 +310,7 @@ def rotate(
     Args:
         folders: of keys; the first has the root, and gets all new files.
         key: the key to replace, by the first digits of its name; `None` means all.
-        count: the number of new keys, if all are replaced; by default as many as before.
+        key_count: the number of new keys, if all are replaced; by default as many as before.
         threshold: the role's new threshold; by default as before.
 
     Raises FuguError if there is no such key, a passphrase does not fit, or there are too few root keys;
@@ -324,7 +324,7 @@ def rotate(
         )
     document = old_root.document
     old_names = _names_to_replace(document, role, key)
-    new_keys = [Ed25519PrivateKey.generate() for _ in range(len(old_names) if count is None else count)]
+    new_keys = [Ed25519PrivateKey.generate() for _ in range(len(old_names) if key_count is None else key_count)]
     roles = {name: role_of(document, name) for name in ROLES}
     lasting_names = [name for name in roles[role].keys if name not in old_names]
     roles[role] = Role(

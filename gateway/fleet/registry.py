@@ -26,7 +26,7 @@ from fugu.contract.frames import KEY_BYTES
 from fugu.host.database import REGISTRY, Database, damage, open_database, snapshot, transaction
 from gateway.fleet.entries import (
     Document,
-    Due,
+    DueDocument,
     Event,
     FleetError,
     PolicyReport,
@@ -94,7 +94,7 @@ _DEVICES += "LEFT JOIN reported r ON r.device=name"
 _DOCUMENT = "version, kind, name, digest, payload, description, added_by, added_us, restores"
 
 
-class Desired(NamedTuple):
+class DesiredVersion(NamedTuple):
     """The version that a device should have, its time, and whether the broker has acknowledged it."""
 
     version: int
@@ -118,7 +118,7 @@ class Device:
     outbox_depth: int
     codes: str
     agent_version: str
-    desired: Desired | None
+    desired: DesiredVersion | None
     reported: PolicyReport | None
 
 
@@ -210,7 +210,7 @@ class Registry:
             self.record(actor, "remove", device, time_us=time_us)
 
     def set_groups(self, device: str, groups: Iterable[str], *, actor: str, time_us: int) -> None:
-        """Put a device into these groups only. FuguError if there is no such device, or for an invalid name."""
+        """Put a device into these groups and no others. FuguError for an unknown device, or an invalid name."""
         group_names = _group_names(groups)
         with self.transaction():
             self.device(device)
@@ -257,7 +257,7 @@ class Registry:
         return stranger_count
 
     def note_reports(self, reports: Iterable[PolicyReport]) -> int:
-        """Store answers in one transaction; repeated answers change nothing. Return how many are of strangers."""
+        """Store answers in one transaction; repeated ones change nothing. Return the number of strangers' answers."""
         stranger_count = 0
         with self.transaction():
             for report in reports:
@@ -323,7 +323,7 @@ class Registry:
     # What devices should have
 
     def desire(self, devices: Iterable[str], version: int, *, actor: str, time_us: int) -> None:
-        """Let devices have a document at once, without a rollout; a no-op for devices that have it already.
+        """Let devices have a document at once, without a rollout; a no-op for devices that have the document.
 
         Raises FuguError if there is no such document, or a device is not enrolled. Raises FleetError if the document
         does not address a device, or a device should have a newer version already.
@@ -352,7 +352,7 @@ class Registry:
             (device, version, time_us, rollout),
         )
 
-    def unpublished(self, limit: int) -> list[Due]:
+    def unpublished(self, limit: int) -> list[DueDocument]:
         """Return up to `limit` documents that the broker has not acknowledged, the longest waiting first.
 
         Documents of a paused, stopped or aborted rollout are held back, unless they are pushed.
@@ -363,7 +363,7 @@ class Registry:
             "WHERE published=0 AND COALESCE(phase, '') NOT IN "
             "('paused', 'stopped', 'aborted') ORDER BY since_us, device LIMIT ?"
         )
-        return list(map(Due._make, self._select(query, limit)))
+        return list(map(DueDocument._make, self._select(query, limit)))
 
     def note_sent(self, documents: Iterable[tuple[str, int]]) -> None:
         """Note that devices may have documents (device, version) from now on."""
@@ -454,6 +454,6 @@ def _device_of(device_row: Any) -> Device:
     return Device(
         *(name, frozenset(groups.split(",") if groups else ()), last_seen_us, bool(online)),
         *(outbox_depth, codes, agent_version),
-        None if version is None else Desired(version, since_us, bool(published)),
+        None if version is None else DesiredVersion(version, since_us, bool(published)),
         None if report.device is None else report._replace(stale=bool(report.stale)),
     )

@@ -45,7 +45,7 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from fugu.contract.errors import FuguError
-from gateway.fleet.entries import Due, FleetError, Outcome, RolloutPlan, stages_of
+from gateway.fleet.entries import DueDocument, FleetError, Outcome, RolloutPlan, stages_of
 from gateway.fleet.registry import Registry
 
 __all__ = ["ACTIVE", "Rollout", "Rollouts", "StageCounts", "operate", "tally"]
@@ -144,7 +144,7 @@ class StageCounts(NamedTuple):
 
 
 def tally(plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport]) -> tuple[StageCounts, ...]:
-    """Count the devices of every stage by their state, at the time of `state`; `reports` has every enrolled device."""
+    """Count the devices of every stage by their standing; `reports` has every enrolled device."""
     stage_counts = []
     for stage in state.stages:
         count_of = dict.fromkeys(StageCounts._fields, 0)
@@ -197,7 +197,7 @@ def operate(state: RolloutState, action: str, now_us: int, stages: tuple[tuple[s
 def advance(
     plan: RolloutPlan, state: RolloutState, reports: Mapping[str, DeviceReport], now_us: int
 ) -> tuple[tuple[str, ...], RolloutState]:
-    """Do the due work. Return the devices that get the document, and the state to store with their versions."""
+    """Do a rollout's due work. Return the devices that get the document, and the state to store with their versions."""
     if state.phase not in ("running", "waiting"):
         return (), state
     elapsed_us = min(max(now_us - state.seen_us, 0), MINUTE_US)
@@ -380,7 +380,7 @@ class Rollouts:
                 self._record(number, _GATEWAY, next_state.phase, next_state.cause, time_us)
             return devices
 
-    def due(self, time_us: int, limit: int = 100) -> list[Due]:
+    def due(self, time_us: int, limit: int = 100) -> list[DueDocument]:
         """Do the due work of all rollouts. Return the documents to publish now, longest waiting first.
 
         Raises RegistryError if the file cannot be used; nothing was changed in the rollout that failed.

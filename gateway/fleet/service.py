@@ -28,7 +28,7 @@ from fugu.host.clock import synchronised
 from fugu.host.files import hold as hold_file
 from fugu.mqtt import Link
 from gateway.config import FleetConfig
-from gateway.fleet.enrolled import Enrolled
+from gateway.fleet.enrolled import EnrolledDevices
 from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
 from gateway.fleet.registry import Registry, lock_path
 from gateway.fleet.rollouts import Rollouts
@@ -68,7 +68,7 @@ class FleetService(Part):
         loop: Loop,
         files: FleetConfig,
         operator: Link,
-        enrolled: Enrolled,
+        enrolled: EnrolledDevices,
         is_synchronised: Callable[[], bool] = synchronised,
     ) -> None:
         super().__init__(loop)
@@ -126,7 +126,7 @@ class FleetService(Part):
         return False
 
     def _take_status(self, device: str, status: Status) -> None:
-        """Note a birth, status or last will. Between two steps the newest counts, and a birth before a last will."""
+        """Note a birth, status or last will for the next step; the newest one counts, a birth before a last will."""
         if self._may_be_enrolled(device):
             sighting = Sighting(
                 *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),

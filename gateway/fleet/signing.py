@@ -48,7 +48,7 @@ __all__ = [
     "read_pins",
     "read_templates",
     "verify_guarantees",
-    "weaker",
+    "weaker_promises",
 ]
 
 _MAX_FILE = 1 << 20
@@ -243,7 +243,7 @@ def content_lines(document: PolicyDocument) -> dict[str, str]:
     return lines
 
 
-def weaker(old_document: PolicyDocument, new_document: PolicyDocument) -> list[str]:
+def weaker_promises(old_document: PolicyDocument, new_document: PolicyDocument) -> list[str]:
     """Return a line for each stream about which a new document promises less than an old one."""
     old_promises = {promise.stream: promise for promise in promises(old_document)}
     return [
@@ -259,7 +259,7 @@ def weaker(old_document: PolicyDocument, new_document: PolicyDocument) -> list[s
 def make_document(
     fleet: str, version: int, address: Address, bodies: Iterable[dict[str, Any]], **terms: Any
 ) -> PolicyDocument:
-    """Make a document of some policies, whose guarantees are verified; `terms` are its fields of validity.
+    """Make a document of policies with verified guarantees; `terms` are the document's fields of validity.
 
     Raises FuguError if a guarantee does not hold, or two policies are for one stream; pydantic.ValidationError for a
     wrong field.

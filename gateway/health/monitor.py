@@ -35,7 +35,7 @@ from gateway.store.location import Location, sockets
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
-    from gateway.store.journal import Heard
+    from gateway.store.journal import NewestFrame
 
 __all__ = ["Alarms", "Elsewhere", "Monitor", "NotRunningError", "ask_gateway"]
 
@@ -310,7 +310,7 @@ class Monitor:
         if (code := _BY_REASON.get(reason)) is not None:
             self.note(code, device, times=times)
 
-    def note_frames(self, newest_frames: Iterable[Heard]) -> None:
+    def note_frames(self, newest_frames: Iterable[NewestFrame]) -> None:
         """Note each device's newest valid frame."""
         now = self._seconds()
         for device, stream, version, last_tick, shift in newest_frames:

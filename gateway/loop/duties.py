@@ -29,17 +29,17 @@ from gateway.store.engine import Lease
 from gateway.store.store import Store
 
 if TYPE_CHECKING:
-    from gateway.loop.release_part import Releasing
+    from gateway.loop.release_part import ReleasePart
     from gateway.releases.schedule import StoreProgress
 
-__all__ = ["Alone", "NotArrangedError", "frame_topics"]
+__all__ = ["NotArrangedError", "SoleProcess", "frame_topics"]
 
 
 class NotArrangedError(FuguError):
     """The process cannot start yet: another number of processes shares the devices."""
 
 
-class Alone:
+class SoleProcess:
     """The duty of a site's only process: it takes frames, and does the work that a site does once.
 
     Attributes:
@@ -57,7 +57,7 @@ class Alone:
         if settings.policies is None and settings.signed is None:
             raise FuguError("no policies: give a directory of policy files, or a fleet's registry")
         self._settings = settings
-        self._releasing: Releasing | None = None
+        self._releasing: ReleasePart | None = None
         self.broker, self.status_store = settings.broker, settings.store
         self.client_id = f"gateway-{settings.fleet}"
         self.will: Will | None = Will(topic_of("health", settings.fleet), Health(online=False).encode())
@@ -141,10 +141,10 @@ class Alone:
         describing = Describing(loop, shared=self.shares)
         loop.parts.extend([describing, SharedSubscriptions(loop)])
         if settings.signed is not None:
-            from gateway.fleet.enrolled import Enrolled
+            from gateway.fleet.enrolled import EnrolledDevices
             from gateway.fleet.service import FleetService
 
-            assert isinstance(loop.registered, Enrolled)
+            assert isinstance(loop.registered, EnrolledDevices)
             operator = Link(settings.operator, client_id=f"operator-{settings.fleet}")
             loop.parts.append(FleetService(loop, settings.signed, operator, loop.registered))
         if settings.home_assistant or loop.store.discovered.all_components():  # documents from before are cleared
@@ -155,9 +155,9 @@ class Alone:
             loop.parts.append(home_assistant)
             describing.on_changed = home_assistant.renew
         if settings.releases is not None:
-            from gateway.loop.release_part import Releasing
+            from gateway.loop.release_part import ReleasePart
 
-            self._releasing = Releasing(
+            self._releasing = ReleasePart(
                 *(loop, settings.releases, settings, progress()),
                 shared=self.shares,
                 history=describing.in_force.history,

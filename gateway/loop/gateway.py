@@ -32,7 +32,7 @@ from fugu.mqtt import Link
 from gateway.config import GatewayConfig
 from gateway.estimates.catalogue import Catalogue
 from gateway.health.monitor import Monitor
-from gateway.loop.duties import Alone
+from gateway.loop.duties import SoleProcess
 from gateway.loop.inbox import Acknowledged, Inbox, Ingest, Usage
 from gateway.loop.publisher import Publisher
 from gateway.loop.recorder import Recorder
@@ -120,7 +120,7 @@ _CALLS = ("busy", "finished", "heard", "born", "stored", "acknowledged", "connec
 
 
 def _alarm_name(device: str) -> str:
-    """Return a device's name for an alarm; '' for a name that no device can have, as any publisher can invent one."""
+    """Return a device's name for an alarm; '' for a name that no device can have, because publishers invent names."""
     try:
         check_device_name(device)
     except TopicError:
@@ -139,12 +139,12 @@ class Gateway:
     after a lost store or ledger, or an unexpected error.
     """
 
-    def __init__(self, settings: GatewayConfig, duty: Alone | None = None) -> None:
+    def __init__(self, settings: GatewayConfig, duty: SoleProcess | None = None) -> None:
         self.counters: Counter[str] = Counter()
         self.failed = threading.Event()
         fleet = settings.fleet
         self._settings = settings
-        self._duty = duty = duty or Alone(settings)
+        self._duty = duty = duty or SoleProcess(settings)
         self._last_round = time.monotonic()
         self._failing_since: float | None = None
         self._store_is_away = False
@@ -190,9 +190,9 @@ class Gateway:
             duty.arrange(self._store)
             self._check.check_start(self._store)
             if settings.signed is not None:
-                from gateway.fleet.enrolled import Enrolled
+                from gateway.fleet.enrolled import EnrolledDevices
 
-                self._registered = Enrolled(settings.fleet, settings.signed, catalogue, self.counters)
+                self._registered = EnrolledDevices(settings.fleet, settings.signed, catalogue, self.counters)
             self._usage = usage = Usage(self._inbox.sender)
             self._monitor = Monitor(
                 *(duty.status_store, self._link, catalogue, self.counters, STUCK_SECONDS, self._certificates),
@@ -260,8 +260,8 @@ class Gateway:
 
         monitor = self._monitor
         connected = self._link.connected and (monitor.elsewhere is None or not monitor.elsewhere.missing)
-        numbers = monitor.round_age, monitor.waiting, self._store_bytes()
-        return Reading(monitor.latest, monitor.counters(), connected, *numbers)
+        worker_numbers = monitor.round_age, monitor.waiting, self._store_bytes()
+        return Reading(monitor.latest, monitor.counters(), connected, *worker_numbers)
 
     def _details(self) -> dict[str, object]:
         details: dict[str, object] = {"store_bytes": self._store_bytes(), "estimates_waiting": 0, "next_releases": {}}
@@ -362,7 +362,7 @@ class Gateway:
         messages = []
         for event in events:
             if isinstance(event, Message):
-                if event.topic in self._symbols or not self._hear(event):
+                if event.topic in self._symbols or not self._offer_message(event):
                     messages.append(event)
             elif isinstance(event, Acknowledged):
                 self._call_parts("acknowledged", *event)
@@ -383,7 +383,7 @@ class Gateway:
         if self._recorder is not None:
             self._use_store(self._recorder.seal)
 
-    def _hear(self, message: Message) -> bool:
+    def _offer_message(self, message: Message) -> bool:
         """Give a message to the parts until one takes it. Return whether a part took it."""
         start_time, is_taken = time.perf_counter(), False
         try:
@@ -407,15 +407,15 @@ class Gateway:
             self._record(recorder, arrivals)
             self._call_parts("stored", newest_frames)
 
-    def _call_parts(self, call: str, *arguments: object, **options: object) -> None:
+    def _call_parts(self, method_name: str, *arguments: object, **options: object) -> None:
         """Make a call to all parts that override it."""
-        for part in self._parts_by_call[call]:
-            self._use_store(partial(getattr(part, call), *arguments, **options))
+        for part in self._parts_by_call[method_name]:
+            self._use_store(partial(getattr(part, method_name), *arguments, **options))
 
-    def _use_store(self, call: Callable[[], None]) -> None:
+    def _use_store(self, store_call: Callable[[], None]) -> None:
         """Make a call, and count an error of store or ledger."""
         try:
-            call()
+            store_call()
         except (DatabaseError, LedgerError) as error:
             self._store_failed(error)
 

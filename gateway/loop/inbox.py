@@ -21,7 +21,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import Kind, Windows
 from gateway.estimates.symbols import Symbols
 from gateway.parts import Message
-from gateway.store.journal import Arrivals, Received, Streams, newest_tick, parse, tick_at, time_us
+from gateway.store.journal import Arrivals, ReceivedFrame, Streams, newest_tick, parse, tick_at, time_us
 from gateway.store.symbols import Columns
 
 __all__ = ["Acknowledged", "Inbox", "Ingest", "Usage"]
@@ -126,7 +126,7 @@ class Inbox:
             return refused_count
 
     def sender(self, topic: str) -> str:
-        """Return the device's name in a topic; '' for an unknown name, and without a name."""
+        """Return the device's name in a topic; '' if the name is unknown or missing."""
         device = "".join(topic.split("/", 4)[3:4])
         return device if self._knows(device) else ""
 
@@ -181,15 +181,15 @@ class Inbox:
             share = max(max_messages // len(shares), 1)
             for device in [*shares][:max_messages]:
                 queue = self._queues.pop(device)
-                batch = [queue.popleft() for _ in range(min(share, shares[device], len(queue)))]
-                self._served[device] += len(batch)
-                size = sum(size for _, size in batch)
-                self._sizes[device] -= size
-                self._bytes -= size
-                self._count -= len(batch)
-                max_messages -= len(batch)
-                shares[device] -= len(batch)
-                events += [message for message, _ in batch]
+                device_batch = [queue.popleft() for _ in range(min(share, shares[device], len(queue)))]
+                self._served[device] += len(device_batch)
+                batch_size = sum(batch_size for _, batch_size in device_batch)
+                self._sizes[device] -= batch_size
+                self._bytes -= batch_size
+                self._count -= len(device_batch)
+                max_messages -= len(device_batch)
+                shares[device] -= len(device_batch)
+                events += [message for message, _ in device_batch]
                 if queue:
                     self._queues[device] = queue  # behind the others
                 else:
@@ -202,11 +202,11 @@ class Inbox:
         return events
 
     def take_refused(self) -> tuple[Counter[str], Counter[str]]:
-        """Return by device how many messages since the last call were too large, and how many exceeded its share."""
+        """Return two counts of messages by device since the last call: too large, and beyond the device's share."""
         with self._changed:
-            counts = self._oversized, self._flood_counts
+            refused_counts = self._oversized, self._flood_counts
             self._oversized, self._flood_counts = Counter(), Counter()
-            return counts
+            return refused_counts
 
     def close(self) -> None:
         """Refuse all further messages."""
@@ -271,7 +271,7 @@ def is_oversized(message: Message) -> bool:
 
 
 @dataclass
-class Used:
+class DeviceUse:
     """Use of the worker by device: seconds, messages without a frame, and frames of ticks that had come before."""
 
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -287,7 +287,7 @@ class Usage:
     """
 
     _sender: Callable[[str], str] = lambda _topic: ""
-    now: Used = field(default_factory=Used)
+    now: DeviceUse = field(default_factory=DeviceUse)
 
     def add(self, topic: str, seconds: float, *, frameless: bool) -> None:
         """Note the seconds that a message on a topic took, and whether it was `frameless`."""
@@ -296,9 +296,9 @@ class Usage:
         if frameless:
             self.now.frameless[sender] += 1
 
-    def take(self) -> Used:
+    def take(self) -> DeviceUse:
         """Return the use since the last call."""
-        usage, self.now = self.now, Used()
+        usage, self.now = self.now, DeviceUse()
         return usage
 
 
@@ -343,26 +343,26 @@ class Ingest:
             return Arrivals(slots, columns, []), []
         is_slow = np.ones(len(messages), dtype=np.bool_)
         is_slow[fast_rows] = False
-        symbol_rows, received, births = [], [], []
+        symbol_rows, received_frames, born_devices = [], [], []
         for row in np.flatnonzero(is_slow).tolist():
             start_time = time.perf_counter()
             content = self.read(messages[row])
             seconds = time.perf_counter() - start_time
-            self._usage.add(messages[row].topic, seconds, frameless=not isinstance(content, Received))
-            if isinstance(content, Received):
-                received.append(content)
+            self._usage.add(messages[row].topic, seconds, frameless=not isinstance(content, ReceivedFrame))
+            if isinstance(content, ReceivedFrame):
+                received_frames.append(content)
                 if isinstance(content.frame, SymbolFrame):
                     symbol_rows.append(row)
             elif isinstance(content, str):
-                births.append(content)
-        slow = Arrivals.of(self._streams, received)
+                born_devices.append(content)
+        slow_arrivals = Arrivals.of(self._streams, received_frames)
         message_order = np.argsort(np.concatenate((fast_rows, np.array(symbol_rows, dtype=np.int64))))
-        symbols = Columns.joined((columns, slow.symbols)).take(message_order)
+        symbols = Columns.joined((columns, slow_arrivals.symbols)).take(message_order)
         return Arrivals(
-            np.concatenate((slots[fast_rows], slow.slots))[message_order], symbols, slow.other_frames
-        ), births
+            np.concatenate((slots[fast_rows], slow_arrivals.slots))[message_order], symbols, slow_arrivals.other_frames
+        ), born_devices
 
-    def read(self, message: Message) -> Received | str | None:
+    def read(self, message: Message) -> ReceivedFrame | str | None:
         """Return a message's frame, or the device of an online status; `None` for other and for refused messages."""
         self._counters["received"] += 1
         try:
@@ -374,7 +374,7 @@ class Ingest:
             self._counters[Reason.UNEXPECTED] += 1
         return None
 
-    def _read(self, message: Message) -> Received | str | None:
+    def _read(self, message: Message) -> ReceivedFrame | str | None:
         if is_oversized(message):
             raise RefusedError(f"payload of {len(message.payload)} bytes", Reason.OVERSIZED)
         parsed, payload = message.parsed, message.payload
@@ -391,7 +391,7 @@ class Ingest:
         self._refuse_future(parsed.device, parsed.stream, frame)
         if isinstance(frame, SymbolFrame):
             self._follow_stream(message.topic, parsed.device, parsed.stream, frame.policy_version)
-        return Received(parsed.device, parsed.stream, frame)
+        return ReceivedFrame(parsed.device, parsed.stream, frame)
 
     def _follow_stream(self, topic: str, device: str, stream: str, version: int) -> None:
         """Let `take` check further frames of a stream and version as arrays."""

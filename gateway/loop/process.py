@@ -14,7 +14,7 @@ from fugu.chains.kernel import compile_beside
 from fugu.contract.errors import cause
 from fugu.host.process import Notifier, Wake, at_stop_signals
 from gateway.config import GatewayConfig
-from gateway.loop.duties import Alone, NotArrangedError
+from gateway.loop.duties import NotArrangedError, SoleProcess
 from gateway.loop.gateway import IDLE_SECONDS, STUCK_SECONDS, Gateway
 from gateway.store.location import Location
 
@@ -26,7 +26,7 @@ _SWITCH_SECONDS = 1e-4
 _START_BYTES_PER_SECOND = 2_000_000
 
 
-def run(settings: GatewayConfig, on_started: Callable[[], None] = lambda: None, duty: Alone | None = None) -> int:
+def run(settings: GatewayConfig, on_started: Callable[[], None] = lambda: None, duty: SoleProcess | None = None) -> int:
     """Serve until SIGTERM or SIGINT, then store the frames that have arrived, disconnect, and return the exit code.
 
     `on_started` is called when the gateway serves. `duty` is this process's duty if several share the devices, else

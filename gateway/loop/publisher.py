@@ -31,7 +31,7 @@ from fugu.contract.topics import topic_of
 from gateway.estimates.symbols import Reports
 from gateway.loop.recorder import Recorder
 from gateway.parts import Loop, Part
-from gateway.store.journal import Heard, time_us
+from gateway.store.journal import NewestFrame, time_us
 from gateway.store.store import Outgoing, Store
 
 __all__ = ["Publisher"]
@@ -69,7 +69,7 @@ MOST_WAITING = 32
 """Most frames of one sequence that wait."""
 
 
-class Waiting:
+class WaitingFrames:
     """Frames and windows that wait to be reported, by sequence, as in the store's outbox."""
 
     def __init__(self) -> None:
@@ -91,14 +91,14 @@ class Waiting:
 
         Also removes the older frames of these sequences, which are not reported any more, and returns their serials.
         """
-        outgoing, superseded = list[Outgoing](), list[int]()
-        share = max(1, capacity // max(1, len(self._sequences)))
-        while self._sequences and (room := capacity - len(outgoing)) > 0:
+        outgoing_frames, dropped_serials = list[Outgoing](), list[int]()
+        sequence_share = max(1, capacity // max(1, len(self._sequences)))
+        while self._sequences and (free_count := capacity - len(outgoing_frames)) > 0:
             template, serials = self._sequences.pop(next(iter(self._sequences)))
-            newest = sorted(serials)[-min(share, room) :]
-            outgoing += [template._replace(serial=serials.pop(frame), frame=frame) for frame in newest]
-            superseded += serials.values()
-        return outgoing, superseded
+            newest_frames = sorted(serials)[-min(sequence_share, free_count) :]
+            outgoing_frames += [template._replace(serial=serials.pop(frame), frame=frame) for frame in newest_frames]
+            dropped_serials += serials.values()
+        return outgoing_frames, dropped_serials
 
 
 _READ_ROWS = 1_000
@@ -125,7 +125,7 @@ class Publisher(Part):
         self._report_messages: dict[int, int | tuple[int, int]] = {}
         """By message the serial of a report of the outbox, or the number and tick of a stream of symbols."""
         self._symbols: Reports = recorder.symbols.reports
-        self._waiting = Waiting()
+        self._waiting = WaitingFrames()
         self._start_frames = loop.store.newest_frames()
         self._report_times: dict[int, datetime | None] = {}
         self._read_through, self._queued = 0, -1
@@ -136,12 +136,12 @@ class Publisher(Part):
         """Publish the device's watermark as soon as possible."""
         self._owed_devices[device] = None
 
-    def stored(self, newest_frames: Sequence[Heard]) -> None:
+    def stored(self, newest_frames: Sequence[NewestFrame]) -> None:
         """Publish the watermarks of devices whose frames were stored, or refused for good, as soon as possible."""
         self._owed_devices.update(dict.fromkeys(frame.device for frame in newest_frames))
 
     def connected(self, *, begun_anew: bool) -> None:
-        """With `begun_anew`, publish again the reports that were under way; a watermark waits for its device's sign."""
+        """Publish the reports under way again if the session has `begun_anew`; watermarks wait for their devices."""
         if not begun_anew:
             return
         self._watermark_messages.clear()
@@ -149,7 +149,7 @@ class Publisher(Part):
             if isinstance(report, tuple):
                 self._symbols.put_again(report[0])
         self._report_messages.clear()
-        self._waiting = Waiting()
+        self._waiting = WaitingFrames()
         self._read_through, self._queued = 0, -1
 
     def acknowledged(self, message_id: int, accepted: bool = True) -> None:
@@ -204,13 +204,13 @@ class Publisher(Part):
             if isinstance(estimate, FuguError):
                 self._counters[estimate.reason] += 1
                 continue
-            if (newest := self._report_times.get(place.number)) is not None and estimate.time < newest:
+            if (newest_time := self._report_times.get(place.number)) is not None and estimate.time < newest_time:
                 self._counters["coalesced"] += 1
                 continue
             topic = topic_of("estimate", self._fleet, *place.device_and_stream)
             if (message_id := self._link.publish(topic, estimate.encode())) is None:
-                for unsent in reports[sent_count:]:
-                    self._symbols.put_again(unsent.place.number)
+                for unsent_report in reports[sent_count:]:
+                    self._symbols.put_again(unsent_report.place.number)
                 return
             self._report_times[place.number] = estimate.time
             self._report_messages[message_id] = place.number, tick
@@ -234,8 +234,8 @@ class Publisher(Part):
             while sent_count < len(sendable) and self._send_report(sendable[sent_count]):
                 sent_count += 1
         finally:
-            for unsent in sendable[sent_count:]:
-                self._waiting.put(unsent)
+            for unsent_frame in sendable[sent_count:]:
+                self._waiting.put(unsent_frame)
 
     def _leave_out(self, serial: int) -> None:
         self._done_serials.append(serial)
@@ -271,6 +271,6 @@ class Publisher(Part):
         sequence_number = outgoing.place.number
         if sequence_number not in self._report_times:
             frame = self._start_frames.get(sequence_number)
-            newest = None if frame is None else self._make_report(outgoing._replace(frame=frame))
-            self._report_times[sequence_number] = None if newest is None else newest.time
+            newest_report = None if frame is None else self._make_report(outgoing._replace(frame=frame))
+            self._report_times[sequence_number] = None if newest_report is None else newest_report.time
         return self._report_times[sequence_number]

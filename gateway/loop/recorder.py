@@ -224,7 +224,7 @@ class Recorder:
         return any(self._load(device, name).coverage.end >= 0 for name in self._catalogue.sequences(device))
 
     def coverage_of(self, device: str, name: str) -> tuple[Coverage, Shifts]:
-        """Return the ticks that a sequence has accounted for, and the shifts of its tick numbers."""
+        """Return a sequence's accounted ticks, and the shifts of its tick numbers."""
         sequence = self._load(device, name)
         return sequence.coverage, sequence.shifts
 
@@ -335,7 +335,7 @@ class Recorder:
         return "duplicate" if is_held else "too_old"
 
     def _account_for(self, sequence: _Sequence, kind: Kind[Any], span: FrameSpan, *, is_stored: bool) -> None:
-        """Account for a frame's ticks. `is_stored`: its frame is not added, as another is stored or was removed."""
+        """Account for a frame's ticks; with `is_stored`, another frame of these ticks is or was in the store."""
         if (merge := sequence.coverage.add(span.previous, span.last)) is None:
             return
         if kind is not self.symbols:

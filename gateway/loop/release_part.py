@@ -20,16 +20,16 @@ from gateway.releases.setup import open_releases
 from gateway.releases.sums import SumReleases, SumWindow
 from gateway.releases.worth import mechanism_notes
 from gateway.store.engine import Lease
-from gateway.store.journal import Heard
+from gateway.store.journal import NewestFrame
 from gateway.store.location import ledger_beside
 
-__all__ = ["Releasing"]
+__all__ = ["ReleasePart"]
 
 
 _log = logging.getLogger(__name__)
 
 
-class Releasing(ReleaseSchedule, Part):
+class ReleasePart(ReleaseSchedule, Part):
     """Makes the releases of the file `releases`; `progress` gives the ticks that devices have accounted for.
 
     If shards have the devices (`shared`), the ledger's lease is taken from any former holder. `history` gives the
@@ -49,14 +49,14 @@ class Releasing(ReleaseSchedule, Part):
         Part.__init__(self, loop)
         ledger_path = settings.ledger or ledger_beside(settings.store)
         lease = None if isinstance(ledger_path, Path) else Lease("releases", take=shared)
-        site = open_releases(releases, ledger_path, loop.store, loop.catalogue, lease=lease, history=history)
+        open_site = open_releases(releases, ledger_path, loop.store, loop.catalogue, lease=lease, history=history)
         note_refused = partial(loop.monitor.note, AlarmCode.RELEASE_REFUSED)
-        ReleaseSchedule.__init__(self, site, progress, loop.link, loop.counters, refused=note_refused)
+        ReleaseSchedule.__init__(self, open_site, progress, loop.link, loop.counters, refused=note_refused)
         self._shared = shared
-        self._sums = SumReleases(site.maker, site.audiences, {job.plan.name for job in site.jobs})
-        for release_name, comparison in mechanism_notes(site.jobs).items():
+        self._sums = SumReleases(open_site.maker, open_site.audiences, {job.plan.name for job in open_site.jobs})
+        for release_name, comparison in mechanism_notes(open_site.jobs).items():
             _log.info("release %s: %s", release_name, comparison)
-        for release_name, reason in site.useless.items():
+        for release_name, reason in open_site.useless.items():
             _log.warning("release %s: %s", release_name, reason)
         self._report_impossible()
 
@@ -68,7 +68,7 @@ class Releasing(ReleaseSchedule, Part):
         """Return under `next_releases` the first tick of each release's next window, where it is known."""
         return {"next_releases": self.next_windows()}
 
-    def stored(self, newest_frames: Sequence[Heard] = ()) -> None:
+    def stored(self, newest_frames: Sequence[NewestFrame] = ()) -> None:
         """Note that new frames are in the store. If shards have the devices, read the versions that have run."""
         if self._shared:  # other processes have received the frames
             for version in self._store.policy_versions():

@@ -29,7 +29,7 @@ from gateway.store.engine import Lease, LedgerError
 from gateway.store.journal import time_us
 from gateway.store.location import Location, ledger_beside
 from gateway.store.opening import is_there
-from gateway.store.store import SYMBOLS, Aged, Forgotten, Frames, Store, StoreError
+from gateway.store.store import SYMBOLS, AgedFrame, ForgottenCounts, FrameTable, Store, StoreError
 
 __all__ = ["Retention", "forget_device"]
 
@@ -38,14 +38,14 @@ _HOUR_US = 3_600_000_000
 _MOST_SEQUENCES = 100
 _MOST_ROWS = 1_000
 _REST_SECONDS = 60.0
-_POINTS = Frames("measured")
-_WINDOWS = Frames("windows", "number", "first+length-1")
+_POINTS = FrameTable("measured")
+_WINDOWS = FrameTable("windows", "number", "first+length-1")
 
 
 class _Removal(NamedTuple):
     """The first `row_count` frames of a sequence, up to the key `through`; the frames that stay begin at `begin`."""
 
-    frames: Frames
+    frames: FrameTable
     sequence: Place
     through: int
     begin: int
@@ -110,12 +110,12 @@ class Retention(Part):
             self._recorder.note_removed(sequence.device, sequence.name, begin)
             self._counters["frames_removed"] += row_count
 
-    def _frames_of(self, sequence: Place) -> Frames:
+    def _frames_of(self, sequence: Place) -> FrameTable:
         if sequence.window:
             return _WINDOWS
         return _POINTS if self._catalogue.is_measured(*sequence.device_and_stream) else SYMBOLS
 
-    def _find_removal(self, frames: Frames, sequence: Place, max_rows: int) -> _Removal | None:
+    def _find_removal(self, frames: FrameTable, sequence: Place, max_rows: int) -> _Removal | None:
         """Return the removal of up to `max_rows` old frames of a sequence; `None` without old frames.
 
         Without old frames of symbols, also trim the first chunk.
@@ -140,22 +140,22 @@ class Retention(Part):
         begin = last_removed.key + 1 if frames is _WINDOWS else last_removed.last + 1
         return _Removal(frames, sequence, last_removed.key, begin, len(removable_frames))
 
-    def _is_removable(self, sequence: Place, before_us: int, frame: Aged) -> bool:
-        """Return whether a frame has ended by `before_us`, in Unix time, and no release needs it."""
+    def _is_removable(self, sequence: Place, before_us: int, frame: AgedFrame) -> bool:
+        """Return whether a frame ended by the Unix time `before_us`, and no release needs the frame."""
         needed_tick = self._needed.get(sequence.device_and_stream, math.inf)
         return self._end_us(sequence, frame) <= before_us and self._wall_tick(sequence, frame) < needed_tick
 
-    def _trim(self, sequence: Place, is_removable: Callable[[Aged], bool]) -> None:
+    def _trim(self, sequence: Place, is_removable: Callable[[AgedFrame], bool]) -> None:
         """Cut off the removable symbols at the start of a stream's first chunk, if there are any."""
         chunk = next(self._store.symbols.chunks(sequence.number, -1), None)
         if chunk is None:
             return
 
         def must_stay(version: int, tick: int) -> bool:
-            return not is_removable(Aged(tick, tick, version))
+            return not is_removable(AgedFrame(tick, tick, version))
 
-        for version, _, offset, ticks, _ in chunk.runs:
-            run_ticks = range(chunk.first + offset, chunk.first + offset + ticks)
+        for version, _, run_offset, ticks, _ in chunk.runs:
+            run_ticks = range(chunk.first + run_offset, chunk.first + run_offset + ticks)
             if (removable_count := bisect_left(run_ticks, True, key=partial(must_stay, version))) < ticks:
                 first_tick = run_ticks[removable_count]
                 break
@@ -169,18 +169,18 @@ class Retention(Part):
         self._recorder.note_removed(sequence.device, sequence.name, remainder.first)
         self._counters["frames_removed"] += 1
 
-    def _end_us(self, sequence: Place, frame: Aged) -> int:
+    def _end_us(self, sequence: Place, frame: AgedFrame) -> int:
         """Return the end of a frame's last tick, in microseconds of Unix time."""
         clock = self._catalogue.policy(*sequence.device_and_stream, frame.version).clock
         return clock.epoch_us + (self._wall_tick(sequence, frame) + 1) * clock.period_us
 
-    def _wall_tick(self, sequence: Place, frame: Aged) -> int:
+    def _wall_tick(self, sequence: Place, frame: AgedFrame) -> int:
         """Return the wall tick of a frame's last tick."""
         return frame.last - self._recorder.coverage_of(sequence.device, sequence.name)[1].at(frame.key)
 
 
-def forget_device(location: Location, device: str, ledger: Location | None = None) -> Forgotten:
-    """Erase a device's symbols, points, windows, reports and all that follows from them, and rewrite the store.
+def forget_device(location: Location, device: str, ledger: Location | None = None) -> ForgottenCounts:
+    """Erase a device's frames and reports, and all that follows from these, and rewrite the store.
 
     Args:
         location: the store, whose gateway must not be running; shards that run end.

@@ -32,11 +32,11 @@ from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from gateway.estimates.beliefs import SymbolModel
 from gateway.loop.recorder import DeviceReport, Recorder
-from gateway.loop.release_part import Releasing
+from gateway.loop.release_part import ReleasePart
 from gateway.parts import Loop, Message, Part
 from gateway.releases.sums import SumWindow
 from gateway.store.engine import LedgerError
-from gateway.store.journal import Heard, newest_tick
+from gateway.store.journal import NewestFrame, newest_tick
 from gateway.store.sums import Opening, StoredReport
 
 __all__ = ["Reports", "Sums"]
@@ -95,7 +95,7 @@ class Reports(Part):
             self._catalogue.note_run(device, stream, report.policy_version)
             self._owe_watermark(device)
             last_tick = group.start + (report.number + 1) * group.length - 1
-            self._monitor.note_frames([Heard(device, stream, report.policy_version, last_tick, 0)])
+            self._monitor.note_frames([NewestFrame(device, stream, report.policy_version, last_tick, 0)])
 
     @property
     def finished(self) -> bool:
@@ -126,7 +126,7 @@ class Reports(Part):
         return f"report_{self._store.sums.add(report, device_report.device)}"
 
 
-class _Sending(NamedTuple):
+class _RequestPages(NamedTuple):
     opening: Opening
     pages_left: Iterator[OpeningRequest]
 
@@ -137,13 +137,13 @@ class Sums(Part):
     The loop's counters count `sums`, `sums_lost` and `sums_asked`.
     """
 
-    def __init__(self, loop: Loop, releasing: Releasing | None) -> None:
+    def __init__(self, loop: Loop, releasing: ReleasePart | None) -> None:
         super().__init__(loop)
         self._releasing = releasing
         self._groups: dict[bytes, GroupDocument] = {}
         self._answers: dict[Opening, OpeningAnswer] = {}
         self._next_asks: dict[Opening, float] = {}
-        self._sending: _Sending | None = None
+        self._sending: _RequestPages | None = None
         self.topics = (topic_of("group_answer", self._fleet, "+"),)
         self.renew()
 
@@ -179,10 +179,10 @@ class Sums(Part):
         for opening in self._store.sums.openings():
             group = self._groups.get(opening.document)
             if (answer := self._answers.get(opening)) is not None and group is not None:
-                self._open(opening, group, answer)
+                self._open_set(opening, group, answer)
                 del self._answers[opening]
             elif group is None or self._now_us() > group.due_us(opening.number) + _DAY_US:
-                self._lose(opening, group, "its helper has not answered for a day")
+                self._lose_window(opening, group, "its helper has not answered for a day")
         self._send_pages()
         self.due = 0.0 if self._sending is not None else self._seconds() + _LOOK_SECONDS
 
@@ -199,22 +199,22 @@ class Sums(Part):
                 continue
             with self._store.sums.transaction():
                 due_windows = self._store.sums.waiting_windows(digest, newest_window)
-                reasons = {window: reason for window in due_windows if (reason := self._fix(digest, group, window))}
+                reasons = {window: reason for window in due_windows if (reason := self._fix_set(digest, group, window))}
                 self._store.sums.settle(digest, due_windows[-1])  # no further: this machine's clock may be ahead
             for window, reason in reasons.items():
                 self._report_lost(group, window, reason)
 
-    def _fix(self, digest: bytes, group: GroupDocument, window: int) -> str:
-        """Fix the set of a window and return ''. If it can have no sum, remove its reports and return the reason."""
+    def _fix_set(self, digest: bytes, group: GroupDocument, window: int) -> str:
+        """Fix the set of a window and return ''; or remove the reports of a window without sum: return the reason."""
         members: dict[bytes, StoredReport] = {}
         for report in self._store.sums.reports(digest, window):
             members.setdefault(report.sealed.member, report)
         if reason := self._refusal(group, window, members.values()):
             self._store.sums.remove(digest, window)
             return reason
-        sealed = [report.sealed for report in members.values()]
-        opening = Opening(digest, window, set_digest(digest, window, sealed))
-        self._store.sums.fix(opening, [report.device for report in sealed])
+        sealed_masks = [report.sealed for report in members.values()]
+        opening = Opening(digest, window, set_digest(digest, window, sealed_masks))
+        self._store.sums.fix(opening, [report.device for report in sealed_masks])
         self._counters["sums_asked"] += 1
         return ""
 
@@ -238,43 +238,43 @@ class Sums(Part):
         check_signed(envelope, "answer", bytes.fromhex(group.helper))
         if (answer.fleet, answer.group, group_name) != (group.fleet, group.name, group.name):
             raise RefusedError("an answer of another group", Reason.WINDOW_MISMATCH)
-        members, sealed = answer.members, self._sealed(opening)
-        if sealed is None:
+        members, sealed_masks = answer.members, self._sealed_masks(opening)
+        if sealed_masks is None:
             raise RefusedError("an answer about a set that is here no more", Reason.WINDOW_MISMATCH)
         sums = unpack_numbers(answer.sums)
         if not answer.reason and not (
-            group.quorum <= len(members) and max(members) < len(sealed) and len(sums) == group.numbers
+            group.quorum <= len(members) and max(members) < len(sealed_masks) and len(sums) == group.numbers
         ):
             raise RefusedError("an answer that is not about the set that was asked for", Reason.WINDOW_MISMATCH)
         self._answers[opening] = answer
         self.due = 0.0
 
-    def _sealed(self, opening: Opening) -> list[SealedMasks] | None:
+    def _sealed_masks(self, opening: Opening) -> list[SealedMasks] | None:
         """Return the masks of an opening's set, in its order; `None` if a home has been erased since the request."""
-        sealed = [report.sealed for report in self._store.sums.chosen(opening.document, opening.number)]
-        return sealed if set_digest(opening.document, opening.number, sealed) == opening.request else None
+        sealed_masks = [report.sealed for report in self._store.sums.chosen(opening.document, opening.number)]
+        return sealed_masks if set_digest(opening.document, opening.number, sealed_masks) == opening.request else None
 
-    def _open(self, opening: Opening, group: GroupDocument, answer: OpeningAnswer) -> None:
+    def _open_set(self, opening: Opening, group: GroupDocument, answer: OpeningAnswer) -> None:
         """Add up the shares of an answered set, and release the sums; without a sum, the window is lost."""
         if answer.reason:
-            self._lose(opening, group, _NO_SUM_REASONS[answer.reason])
+            self._lose_window(opening, group, _NO_SUM_REASONS[answer.reason])
             return
         assert self._releasing is not None  # without releases no set is fixed
-        reports = self._store.sums.chosen(opening.document, opening.number)
-        members = [reports[i] for i in answer.members]
-        packed_shares = [answer.sums, *(member.parts for member in members)]
+        set_reports = self._store.sums.chosen(opening.document, opening.number)
+        members = [set_reports[i] for i in answer.members]
+        packed_shares = [answer.sums, *(report.parts for report in members)]
         totals = [signed_total(shares) for shares in zip(*map(unpack_numbers, packed_shares), strict=True)]
-        observed = [sum(ticks) for ticks in zip(*(member.observed for member in members), strict=True)]
+        observed = [sum(ticks) for ticks in zip(*(report.observed for report in members), strict=True)]
         try:
             self._releasing.release(_window(group, opening.number, members), list(zip(totals, observed, strict=True)))
         except LedgerError as error:
-            self._lose(opening, group, str(error))
+            self._lose_window(opening, group, str(error))
             return
-        self._remove(opening)
+        self._remove_set(opening)
         self._counters["sums"] += 1
 
-    def _lose(self, opening: Opening, group: GroupDocument | None, reason: str) -> None:
-        self._remove(opening)
+    def _lose_window(self, opening: Opening, group: GroupDocument | None, reason: str) -> None:
+        self._remove_set(opening)
         if group is not None:
             self._report_lost(group, opening.number, reason)
 
@@ -284,7 +284,7 @@ class Sums(Part):
         _log.warning("no sum of %s: ticks %d..%d: %s", group.name, first_tick, first_tick + group.length - 1, reason)
         self._monitor.note(AlarmCode.RELEASE_REFUSED, group.name, reason)
 
-    def _remove(self, opening: Opening) -> None:
+    def _remove_set(self, opening: Opening) -> None:
         with self._store.sums.transaction():
             self._store.sums.remove(opening.document, opening.number)
         self._store.sums.erase()
@@ -303,10 +303,10 @@ class Sums(Part):
             due_openings = (due for due in openings if self._next_asks[due] <= now and due.document in self._groups)
             if (opening := next(due_openings, None)) is None:
                 return
-            if (sealed := self._sealed(opening)) is None:
-                self._lose(opening, self._groups[opening.document], "a home of its set has been forgotten")
+            if (sealed_masks := self._sealed_masks(opening)) is None:
+                self._lose_window(opening, self._groups[opening.document], "a home of its set has been forgotten")
                 return
-            self._sending = _Sending(opening, split_pages(opening.document, opening.number, sealed))
+            self._sending = _RequestPages(opening, split_pages(opening.document, opening.number, sealed_masks))
             self._next_asks[opening] = now + _AGAIN_SECONDS
         topic = topic_of("group_request", self._fleet, self._groups[self._sending.opening.document].name)
         for _ in range(_PAGES):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fugu.contract.measure_table import TimedTable
     from fugu.mqtt import Link
     from gateway.estimates.catalogue import Catalogue
-    from gateway.store.journal import Heard
+    from gateway.store.journal import NewestFrame
     from gateway.store.store import Store
 
 __all__ = ["Loop", "Message", "Part", "Registered", "Stopping"]
@@ -123,7 +123,7 @@ class Notes(Protocol):
     def note_refusal(self, device: str, reason: Reason) -> None:
         """Note the refusal of a message under a device's name."""
 
-    def note_frames(self, newest_frames: Iterable[Heard]) -> None:
+    def note_frames(self, newest_frames: Iterable[NewestFrame]) -> None:
         """Note each device's newest valid frame."""
 
     def clock_ahead(self) -> float | None:
@@ -181,7 +181,7 @@ class Part:
     def born(self, device: str) -> None:
         """Note that a device has come online."""
 
-    def stored(self, newest_frames: Sequence[Heard]) -> None:
+    def stored(self, newest_frames: Sequence[NewestFrame]) -> None:
         """Note that frames of streams are durable, or refused for good."""
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:

@@ -32,7 +32,7 @@ from gateway.parts import Loop, Message, Part
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
-    from gateway.store.journal import Heard
+    from gateway.store.journal import NewestFrame
 
 __all__ = ["Describing", "InForce", "digest", "share_due_us"]
 
@@ -282,7 +282,7 @@ class Describing(Part):
             self._mark_device(parsed.device)
         return False
 
-    def stored(self, newest_frames: Sequence[Heard]) -> None:
+    def stored(self, newest_frames: Sequence[NewestFrame]) -> None:
         """Note the versions of stored frames."""
         for device, stream, version, last_tick, _ in newest_frames:
             if self.in_force.note_version(device, stream, version, last_tick):

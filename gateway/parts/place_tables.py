@@ -31,8 +31,8 @@ from fugu.places.protection import protect_likely
 from fugu.places.tables import TableError, compile_noise
 from gateway.estimates.points import MeasureModel, Points
 from gateway.parts import Loop, Part
-from gateway.store.journal import Heard, tick_at
-from gateway.store.points import Measured
+from gateway.store.journal import NewestFrame, tick_at
+from gateway.store.points import MeasuredFrame
 
 __all__ = ["TableSender"]
 
@@ -126,7 +126,7 @@ class TableSender(Part):
                 state.sent.clear()
                 state.due = 0.0
 
-    def stored(self, newest_frames: Sequence[Heard]) -> None:
+    def stored(self, newest_frames: Sequence[NewestFrame]) -> None:
         """Look soon at streams with new frames: the belief has changed."""
         for frame in newest_frames:
             if (state := self._states.get((frame.device, frame.stream))) is not None:
@@ -183,7 +183,7 @@ class TableSender(Part):
             state.sent[table.number] = table.until
             self._counters["tables_sent"] += 1
 
-    def _running_model(self, stream: _Stream, newest_frame: Measured | None) -> MeasureModel:
+    def _running_model(self, stream: _Stream, newest_frame: MeasuredFrame | None) -> MeasureModel:
         """Return the model of the policy that the newest frame names; of the newest policy without a valid frame."""
         if newest_frame is not None:
             with suppress(RefusedError):
@@ -193,7 +193,7 @@ class TableSender(Part):
         return self._catalogue.find(*stream, policy.version, MeasureModel)
 
     def _needed_tables(
-        self, stream: _Stream, model: MeasureModel, newest_frame: Measured | None, tick: int
+        self, stream: _Stream, model: MeasureModel, newest_frame: MeasuredFrame | None, tick: int
     ) -> Iterator[_Needed]:
         """Yield the tables that a device needs from a tick on.
 

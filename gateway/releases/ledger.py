@@ -42,7 +42,7 @@ from gateway.releases.entries import (
     together_name,
 )
 from gateway.releases.tables import KIND, LedgerRows
-from gateway.store.engine import Lease, LedgerError, among
+from gateway.store.engine import Lease, LedgerError, select_among
 from gateway.store.location import Location
 from gateway.store.opening import open_engine
 
@@ -233,10 +233,12 @@ class Ledger:
         Only streams of `devices` are looked up, or all of them with `None`.
         """
         query = "SELECT serial, device, stream, name FROM intact_together"
-        group_rows = self._db.execute(query) if devices is None else among(self._db, f"{query} WHERE device", devices)
+        group_rows = (
+            self._db.execute(query) if devices is None else select_among(self._db, f"{query} WHERE device", devices)
+        )
         group_names = {(device, stream): group_name for _, device, stream, group_name in sorted(group_rows)}
         query, members = "SELECT name, device, stream FROM intact_together WHERE name", dict[str, list[Stream]]()
-        for group_name, device, stream in among(self._db, query, [*set(group_names.values())]):
+        for group_name, device, stream in select_among(self._db, query, [*set(group_names.values())]):
             members.setdefault(group_name, []).append((device, stream))
         groups = {group_name: frozenset(streams) for group_name, streams in members.items()}
         return {stream: (group_name, groups[group_name]) for stream, group_name in group_names.items()}
@@ -250,7 +252,7 @@ class Ledger:
         """Look up an audience's accounts of the given streams, and of the streams that move with them."""
         ties = self._ties([device for device, _ in streams])
         devices = {device for group in (streams, *{members for _, members in ties.values()}) for device, _ in group}
-        account_rows = among(self._db, f"{_ACCOUNT} WHERE audience=? AND device", [*devices], audience)
+        account_rows = select_among(self._db, f"{_ACCOUNT} WHERE audience=? AND device", [*devices], audience)
         accounts, books = {row[1:3]: _AccountRow._make(row) for row in account_rows}, dict[Stream, _Book]()
         for stream in streams:
             together, members = ties.get(stream, ("", frozenset([stream])))

@@ -7,7 +7,7 @@ from typing import Any
 
 from fugu.host.database import LEDGER
 from gateway.releases.entries import Entry
-from gateway.store.engine import Database, Kind, LedgerError, Rows
+from gateway.store.engine import Database, DatabaseKind, LedgerError, Rows
 
 __all__ = ["KIND", "LedgerRows"]
 
@@ -59,7 +59,7 @@ CREATE TABLE outlived (
     device TEXT NOT NULL, stream TEXT NOT NULL, class INTEGER NOT NULL, period_us INTEGER NOT NULL,
     after_entry INTEGER NOT NULL, PRIMARY KEY (device, stream, class, period_us)) WITHOUT ROWID;
 """
-KIND = Kind(LEDGER, _SCHEMA, LedgerError, wait_seconds=10.0)
+KIND = DatabaseKind(LEDGER, _SCHEMA, LedgerError, wait_seconds=10.0)
 _ENTRY = (*Entry._fields, "in_group", "question", "inputs", "inputs_digest")
 _SHOWN = "number, name, audience, stream, time_us, mechanism, noise, scale, first, last, reason, state, in_group"
 _PAGE = 500

@@ -54,7 +54,7 @@ class FrameSpan(NamedTuple):
     last: int
 
 
-class Merge(NamedTuple):
+class CoverageChange(NamedTuple):
     """The effect of adding an interval to a set.
 
     Attributes:
@@ -76,19 +76,19 @@ class Coverage:
         for after, through in intervals:
             self.add(after, through)
 
-    def add(self, after: int, through: int) -> Merge | None:
+    def add(self, after: int, through: int) -> CoverageChange | None:
         """Add the ticks (after, through]. Return the change; `None` if every tick was in the set before."""
-        begin = bisect_left(self._through, after)  # the first interval that reaches `after`
-        end = bisect_right(self._after, through)  # the first interval that begins beyond `through`
-        if begin < end:
-            if self._after[begin] <= after and through <= self._through[begin]:
+        first_index = bisect_left(self._through, after)  # the first interval that reaches `after`
+        end_index = bisect_right(self._after, through)  # the first interval that begins beyond `through`
+        if first_index < end_index:
+            if self._after[first_index] <= after and through <= self._through[first_index]:
                 return None
-            after = min(after, self._after[begin])
-            through = max(through, self._through[end - 1])
-        absorbed = tuple(self._after[begin:end])
-        self._after[begin:end] = [after]
-        self._through[begin:end] = [through]
-        return Merge(absorbed, after, through)
+            after = min(after, self._after[first_index])
+            through = max(through, self._through[end_index - 1])
+        absorbed_begins = tuple(self._after[first_index:end_index])
+        self._after[first_index:end_index] = [after]
+        self._through[first_index:end_index] = [through]
+        return CoverageChange(absorbed_begins, after, through)
 
     @property
     def last(self) -> tuple[int, int]:
@@ -123,13 +123,13 @@ class Coverage:
         return list(zip(self._after, self._through, strict=True))
 
     def commit(self, stream: str) -> StreamCommit:
-        """The watermark of a stream: every tick up to its `through` is in the set or in a listed gap.
+        """The watermark of a stream; every tick up to its `through` is in the set or in a listed gap.
 
         If there are more gaps than a message can list, `through` ends where the first unlisted gap begins.
         """
-        limit = MAX_GAPS + 1
-        edges = zip([-1, *self._through[:limit]], self._after[: limit + 1], strict=False)
-        gaps = [Gap(after, through) for after, through in edges if after < through]
+        most_gaps = MAX_GAPS + 1
+        gap_edges = zip([-1, *self._through[:most_gaps]], self._after[: most_gaps + 1], strict=False)
+        gaps = [Gap(after, through) for after, through in gap_edges if after < through]
         if len(gaps) > MAX_GAPS:
             return StreamCommit(stream, gaps[MAX_GAPS].after, tuple(gaps[:MAX_GAPS]))
         return StreamCommit(stream, self.end, tuple(gaps))
@@ -144,7 +144,7 @@ class ShiftError(FuguError, reason=Reason.SHIFT_FELL):
 
 
 class Span(NamedTuple):
-    """The numbers of one shift that frames were about; for the newest shift `last` is not kept up to date."""
+    """The tick numbers of frames under one shift; for the newest shift `last` may be out of date."""
 
     shift: int
     first: int
@@ -224,16 +224,16 @@ class Shifts:
         return newest_span.shift if is_whole else None, newest_span.first
 
     def possible(self, first: int, last: int) -> list[int]:
-        """The shifts under which a device may have drawn all of the wall ticks first..last, in order; 0 if unknown.
+        """The shifts, in order, under which a device may have drawn all of the wall ticks first..last; 0 if unknown.
 
         After a clock was set back, wall ticks come once more: nobody knows which of the two shifts a window had.
         """
         spans = self._spans
         possible = []
         for index, span in enumerate(spans):
-            low = spans[index - 1].last if index else -1
-            high = spans[index + 1].first if index + 1 < len(spans) else MAX_TICK + 1
-            if low < first + span.shift and last + span.shift < high:
+            last_before = spans[index - 1].last if index else -1
+            first_after = spans[index + 1].first if index + 1 < len(spans) else MAX_TICK + 1
+            if last_before < first + span.shift and last + span.shift < first_after:
                 possible.append(span.shift)
         return possible or [span.shift for span in spans] or [0]
 

@@ -24,7 +24,7 @@ from fugu.host.files import create_private
 if TYPE_CHECKING:
     from gateway.store.postgresql import PostgresDatabase
 
-__all__ = ["Database", "Kind", "Lease", "LedgerError", "Rows", "SQLiteDatabase", "among", "file_bytes"]
+__all__ = ["Database", "DatabaseKind", "Lease", "LedgerError", "Rows", "SQLiteDatabase", "file_bytes", "select_among"]
 
 
 class LedgerError(FuguError):
@@ -32,7 +32,7 @@ class LedgerError(FuguError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class DatabaseKind:
     """A kind of database.
 
     Attributes:
@@ -81,8 +81,8 @@ MOST_VALUES = 500
 """Most values of a statement."""
 
 
-def among(db: Database, query: str, values: Sequence[object], *other_values: object) -> Iterator[Any]:
-    """Run a query in batches, each with `IN (...)` and some of the values at its end. Yield the rows of all batches.
+def select_among(db: Database, query: str, values: Sequence[object], *other_values: object) -> Iterator[Any]:
+    """Run a query that ends with `IN (...)` for all values, in batches. Yield the rows of all batches.
 
     `other_values` are for each `?` of the query itself.
     """
@@ -132,7 +132,7 @@ class SQLiteDatabase:
     """
 
     def __init__(
-        self, path: Path, kind: Kind, *, create: bool, lease: Lease | None = None, read_only: bool = False
+        self, path: Path, kind: DatabaseKind, *, create: bool, lease: Lease | None = None, read_only: bool = False
     ) -> None:
         settings = ("synchronous=FULL" if kind.durable else "synchronous=NORMAL", "secure_delete=ON")
         self._path = path
@@ -164,7 +164,7 @@ class SQLiteDatabase:
         return next(filter(None, (damage(self._db, table) for table in tables)), "")
 
     def rewrite(self) -> None:
-        """Write the file anew without removed rows. DatabaseError without room, or while another process reads it."""
+        """Write the file anew without removed rows. DatabaseError without room, or if another process reads the file."""
         self._db.execute("VACUUM")
         (blocked, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if blocked:
@@ -193,7 +193,7 @@ def file_bytes(path: Path) -> int:
     return size
 
 
-def lock_file(path: Path, kind: Kind, part_name: str = "") -> TextIO:
+def lock_file(path: Path, kind: DatabaseKind, part_name: str = "") -> TextIO:
     """Lock a file for this process, or a named part of it. Return the open lock file.
 
     The operating system releases the lock when the lock file is closed or the process ends. The lock file has the
@@ -211,8 +211,8 @@ def lock_file(path: Path, kind: Kind, part_name: str = "") -> TextIO:
     except OSError:
         with handle:
             handle.seek(0)
-            holder = handle.read(20)
-        file_name, holder_words = kind.file.name, f" (process {holder})" if holder.isdecimal() else ""
+            process_number = handle.read(20)
+        file_name, holder_words = kind.file.name, f" (process {process_number})" if process_number.isdecimal() else ""
         raise kind.refused(
             f"another gateway runs with the {file_name} {path.name}{holder_words}: stop it, or use another {file_name}"
         ) from None

@@ -28,8 +28,8 @@ from gateway.store.symbols import Bytes, Columns
 
 __all__ = [
     "Arrivals",
-    "Heard",
-    "Received",
+    "NewestFrame",
+    "ReceivedFrame",
     "Streams",
     "enlarge",
     "newest_tick",
@@ -97,7 +97,7 @@ class Streams:
         return slot
 
     def follow(self, topic: str, slot: int, version: int, symbols: int, clock: Clock) -> None:
-        """Let frames of a policy version, with `symbols` possible symbols, pass for a slot, and note its topic."""
+        """Let frames of a policy version pass for a slot, and note the slot's topic."""
         self.topics[topic] = slot
         bits = next(bits for bits in SYMBOL_BITS if symbols <= 1 << bits)
         self._rules[slot] = version, bits, symbols, clock.epoch_us, clock.period_us
@@ -114,7 +114,7 @@ def _check_rows(
     slots: Ints, version: Ints, shift: Ints, _previous: Ints, first: Ints, ticks: Ints, bits: Ints, start: Ints,
     packed: Bytes, rules: Ints, now_us: int, is_right: Bools,
 ) -> None:  # fmt: skip
-    """Clear `is_right` for rows whose version, bits or symbols are not of their slot's rule, or from the future."""
+    """Clear `is_right` for rows that break their slot's rule of version, bits or symbols, or are from the future."""
     for row in range(slots.size):
         if not is_right[row]:
             continue
@@ -138,7 +138,7 @@ _TYPES = (1, 0x98, 0xCE, 0xD3, 0xD3, 0xD3, 0xCC, 0xCD, 0xCD, 0xC5)
 
 
 def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
-    """Parse payloads. Return a row for each, with number 0, and for each (n,) whether it is a frame of symbols."""
+    """Parse payloads. Return a row for each payload, with number 0, and (n,) which payloads are frames of symbols."""
     row_count = len(payloads)
     buffer = np.frombuffer(b"".join(payloads), dtype=np.uint8)
     ends = np.cumsum(np.fromiter(map(len, payloads), dtype=np.int64, count=row_count))
@@ -190,7 +190,7 @@ def _parse(buffer: Bytes, ends: Ints, fields: Ints, is_frame: Bools) -> None:
         fields[5, row], fields[6, row], fields[7, row] = count, bits, base + HEAD_BYTES
 
 
-class Received(NamedTuple):
+class ReceivedFrame(NamedTuple):
     """A frame that may be stored."""
 
     device: str
@@ -198,7 +198,7 @@ class Received(NamedTuple):
     frame: AnyFrame
 
 
-class Heard(NamedTuple):
+class NewestFrame(NamedTuple):
     """The policy version, last tick and shift of a stream's newest frame in a round."""
 
     device: str
@@ -219,10 +219,10 @@ class Arrivals(NamedTuple):
 
     slots: Ints
     symbols: Columns
-    other_frames: list[Received]
+    other_frames: list[ReceivedFrame]
 
     @classmethod
-    def of(cls, streams: Streams, received: Iterable[Received]) -> Arrivals:
+    def of(cls, streams: Streams, received: Iterable[ReceivedFrame]) -> Arrivals:
         """Convert frames to arrivals."""
         frames = list(received)
         symbol_frames = [
@@ -248,7 +248,7 @@ class Arrivals(NamedTuple):
         last_symbols = self.symbols.take(np.arange(middle, row_count))
         return half, Arrivals(self.slots[middle:], last_symbols, others[(len(others) + 1) // 2 :])
 
-    def newest(self, streams: Streams) -> Iterator[Heard]:
+    def newest(self, streams: Streams) -> Iterator[NewestFrame]:
         """Give the newest frame of symbols of each stream, and all frames of points and windows."""
         last_ticks = self.symbols.last
         order = np.lexsort((last_ticks, self.slots))
@@ -257,6 +257,6 @@ class Arrivals(NamedTuple):
         columns = (self.slots[rows], self.symbols.version[rows], last_ticks[rows], self.symbols.shift[rows])
         for slot, version, tick, shift in zip(*(column.tolist() for column in columns), strict=True):
             device, stream = streams.names[slot]
-            yield Heard(device, stream, version, tick, shift)
+            yield NewestFrame(device, stream, version, tick, shift)
         for device, stream, frame in self.other_frames:
-            yield Heard(device, stream, frame.policy_version, frame.last, frame.shift)
+            yield NewestFrame(device, stream, frame.policy_version, frame.last, frame.shift)

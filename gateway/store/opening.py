@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.store.engine import Database, Kind, Lease, SQLiteDatabase
+from gateway.store.engine import Database, DatabaseKind, Lease, SQLiteDatabase
 from gateway.store.location import Location
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ __all__ = ["is_there", "open_engine"]
 
 
 def open_engine(
-    location: Location, kind: Kind, *, create: bool = True, lease: Lease | None = None, read_only: bool = False
+    location: Location, kind: DatabaseKind, *, create: bool = True, lease: Lease | None = None, read_only: bool = False
 ) -> Database:
     """Open a database.
 
@@ -32,14 +32,14 @@ def open_engine(
     return _on_server(kind)(location, kind, create=create and not read_only, lease=lease, read_only=read_only)
 
 
-def is_there(location: Location, kind: Kind) -> bool:
+def is_there(location: Location, kind: DatabaseKind) -> bool:
     """Tell whether a file is there and not empty, or a schema has a table. `kind.refused` if no server answers."""
     if isinstance(location, Path):
         return location.exists() and location.stat().st_size > 0
     return _on_server(kind).is_there(location, kind)
 
 
-def _on_server(kind: Kind) -> type[PostgresDatabase]:
+def _on_server(kind: DatabaseKind) -> type[PostgresDatabase]:
     """The engine for servers, imported only when needed. Raises `kind.refused` if its library is not installed."""
     try:
         from gateway.store.postgresql import PostgresDatabase

@@ -12,12 +12,12 @@ import numpy as np
 from fugu.chains.arrays import Floats
 from fugu.contract.frames import MAX_TICK, WindowFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame
-from gateway.store.engine import Database, among
+from gateway.store.engine import Database, select_among
 
 if TYPE_CHECKING:
     from fugu.contract.measure_table import TimedTable
 
-__all__ = ["LIKELY", "Measured", "PointStore", "WindowStore"]
+__all__ = ["LIKELY", "MeasuredFrame", "PointStore", "WindowStore"]
 
 
 MOST_LIKELY = 1_000
@@ -26,7 +26,7 @@ LIKELY = "substr(key, 1, length(key) / 2) != substr(key, length(key) / 2 + 1)"
 belief, the few other tables on the policy alone."""
 
 
-class Measured(NamedTuple):
+class MeasuredFrame(NamedTuple):
     """A frame of points, and the belief (N,) at its last tick."""
 
     frame: MeasureFrame
@@ -51,20 +51,20 @@ CREATE TABLE sent_tables (
 """
     _db: Database
 
-    def newest(self, stream: int) -> Measured | None:
+    def newest(self, stream: int) -> MeasuredFrame | None:
         """The last frame of a stream; `None` without frames."""
         return self.before(stream, 2**62)
 
-    def before(self, stream: int, tick: int) -> Measured | None:
+    def before(self, stream: int, tick: int) -> MeasuredFrame | None:
         """The last frame that begins before a tick, or `None`."""
         query = f"{_FRAMES} first<? ORDER BY first DESC LIMIT 1"
         return self._frame(query, stream, tick)
 
-    def at(self, stream: int, first_tick: int) -> Measured | None:
+    def at(self, stream: int, first_tick: int) -> MeasuredFrame | None:
         """The frame that begins at a tick, or `None`."""
         return self._frame(f"{_FRAMES} first=?", stream, first_tick)
 
-    def following(self, stream: int, first: int, last: int = MAX_TICK) -> Iterator[Measured]:
+    def following(self, stream: int, first: int, last: int = MAX_TICK) -> Iterator[MeasuredFrame]:
         """Iterate over frames that begin at the ticks first..last, in tick order; 64 are read at a time."""
         query = f"{_FRAMES} first BETWEEN ? AND ? ORDER BY first LIMIT 64"
         while rows := self._db.execute(query, (stream, first, last)).fetchall():
@@ -121,7 +121,7 @@ CREATE TABLE sent_tables (
         oldest_serial = f"SELECT serial {likely_tables} ORDER BY serial DESC LIMIT 1 OFFSET {MOST_LIKELY}"
         self._db.execute(f"DELETE {likely_tables} AND serial<=({oldest_serial})", (stream, stream))
 
-    def _frame(self, query: str, *values: int) -> Measured | None:
+    def _frame(self, query: str, *values: int) -> MeasuredFrame | None:
         row = self._db.execute(query, values).fetchone()
         return None if row is None else _measured_of_row(row)
 
@@ -132,9 +132,9 @@ CREATE TABLE sent_tables (
         return None if row is None else TimedTable.decode(row[0])
 
 
-def _measured_of_row(row: Any) -> Measured:
+def _measured_of_row(row: Any) -> MeasuredFrame:
     payload, belief = row
-    return Measured(MeasureFrame.decode(payload), np.frombuffer(belief, dtype="<f8").copy())
+    return MeasuredFrame(MeasureFrame.decode(payload), np.frombuffer(belief, dtype="<f8").copy())
 
 
 @dataclass
@@ -183,7 +183,7 @@ CREATE INDEX windows_by_tick ON windows (stream, first);
                 ),
             )
             for sequence, index, version, name, previous, first, length, observed, counts, shift in sorted(
-                among(self._db, query, sequences, *values)
+                select_among(self._db, query, sequences, *values)
             )
         ]
 

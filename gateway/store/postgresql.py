@@ -33,7 +33,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from fugu.contract.errors import cause
 from fugu.host.database import FORMAT, AwayError, DatabaseError, FileLostError
-from gateway.store.engine import Kind, Lease, Rows
+from gateway.store.engine import DatabaseKind, Lease, Rows
 from gateway.store.location import Server
 
 __all__ = ["PostgresDatabase"]
@@ -90,7 +90,13 @@ class PostgresDatabase:
     """
 
     def __init__(
-        self, server: Server, kind: Kind, *, create: bool = False, lease: Lease | None = None, read_only: bool = False
+        self,
+        server: Server,
+        kind: DatabaseKind,
+        *,
+        create: bool = False,
+        lease: Lease | None = None,
+        read_only: bool = False,
     ) -> None:
         self._server = server
         self._read_only = read_only
@@ -210,7 +216,7 @@ class PostgresDatabase:
             self._roll_back()
 
     def silence(self, lease_names: Iterable[str]) -> dict[str, float]:
-        """By name, the silence in seconds of the session that holds a lease; without leases that no session holds."""
+        """The silence in seconds of each session that holds a lease, by the lease's name."""
         names_by_lock = {self._lock_key(name): name for name in lease_names}
         lock_rows = self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}")
         return {names_by_lock[lock_key]: seconds for lock_key, seconds in lock_rows if lock_key in names_by_lock}
@@ -237,7 +243,7 @@ class PostgresDatabase:
         return int(self.execute(query + kinds).fetchone()[0])
 
     @staticmethod
-    def is_there(server: Server, kind: Kind) -> bool:
+    def is_there(server: Server, kind: DatabaseKind) -> bool:
         """Tell whether there is a table in the schema. Raises `kind.refused` if the server does not answer."""
         query = "SELECT 1 FROM pg_tables WHERE schemaname=%s LIMIT 1"
         try:
@@ -433,7 +439,7 @@ class PostgresDatabase:
                 raise AwayError(f"{self._server.name} has a session of before that does not end")
 
     def _error_of(self, error: psycopg.Error) -> DatabaseError:
-        """Convert an error; if there is no connection, to an AwayError, and let none be made for a pause."""
+        """Convert a server's error; without a connection to an AwayError, and begin a pause before the next attempt."""
         if not self._connection.closed:
             database_error = DatabaseError(_first_line(error))
             database_error.sqlite_errorcode = _CODES.get(error.sqlstate or "", 0)
@@ -459,7 +465,7 @@ def _write_lock(lease: Lease) -> str:
 
 
 def _epochs(lease: Lease) -> str:
-    """A query for the epochs of a lease and of its generation; 0 before the first, or if the lease does not share."""
+    """A query for the epochs of a lease and of its generation; a missing epoch is 0."""
     lease_names = (lease.name, _GENERATION) if lease.shares else (lease.name,)
     queries = [f"coalesce((SELECT epoch FROM holders WHERE name='{name}'), 0)" for name in lease_names]
     return f"SELECT {', '.join([*queries, '0'][:2])}"

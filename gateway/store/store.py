@@ -19,7 +19,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.timeline import Drawn, Timeline
 from fugu.host.database import STORE
 from gateway.store.coverage import Coverage, Place, Shifts, Span
-from gateway.store.engine import Database, Kind, Lease, among
+from gateway.store.engine import Database, DatabaseKind, Lease, select_among
 from gateway.store.location import Location
 from gateway.store.opening import open_engine
 from gateway.store.points import LIKELY, PointStore, WindowStore
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 __all__ = [
     "KIND",
     "SYMBOLS",
-    "Aged",
+    "AgedFrame",
     "AgedStore",
-    "Forgotten",
-    "Frames",
+    "ForgottenCounts",
+    "FrameTable",
     "Outgoing",
     "ReleasedTick",
     "Store",
@@ -169,7 +169,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
         self._db.execute("UPDATE stops SET over=1 WHERE device=?", (device,))
 
     def stops(self) -> dict[str, tuple[int, bool]]:
-        """By owned device that is or was stopped, the version up to which it is, and whether the stop is over."""
+        """Read the stops by owned device: the version up to which it is stopped, and whether the stop is over."""
         stop_rows = self._db.execute("SELECT device, version, over FROM intact_stops")
         return {device: (version, bool(is_over)) for device, version, is_over in stop_rows if self._owns(device)}
 
@@ -211,7 +211,7 @@ CREATE TABLE released (
         self._db.execute("UPDATE release_record SET ledger=?, entry=?", (ledger, entry_number))
 
     def note(self, entry_number: int, released: Iterable[ReleasedTick]) -> None:
-        """Store that an entry may be published, and the last ticks that it is about; no number ever goes down."""
+        """Store that an entry may be published, and its last ticks; no stored number ever goes down."""
         query = (
             "INSERT INTO released VALUES (?, ?, ?) "
             "ON CONFLICT (device, stream) DO UPDATE SET last=excluded.last WHERE released.last<excluded.last"
@@ -224,7 +224,7 @@ CREATE TABLE released (
         return [ReleasedTick(*row) for row in self._db.execute("SELECT device, stream, last FROM intact_released")]
 
 
-class Aged(NamedTuple):
+class AgedFrame(NamedTuple):
     """A frame or chunk that may be removed.
 
     Attributes:
@@ -238,7 +238,7 @@ class Aged(NamedTuple):
     version: int
 
 
-class Frames(NamedTuple):
+class FrameTable(NamedTuple):
     """A table of frames or chunks, with the names of the columns for `Aged.key` and `Aged.last`."""
 
     table: str
@@ -246,10 +246,10 @@ class Frames(NamedTuple):
     last: str = "last"
 
 
-SYMBOLS = Frames("chunks")
+SYMBOLS = FrameTable("chunks")
 
 
-class Forgotten(NamedTuple):
+class ForgottenCounts(NamedTuple):
     """The numbers of symbols, frames of points and frames of windows of a device that were erased."""
 
     symbols: int
@@ -276,7 +276,7 @@ class AgedStore:
         return [Place(*row) for row in self.owned_rows(query, after_number, limit)]
 
     def owned_rows(self, query: str, after: int, page_size: int) -> list[Any]:
-        """The first page of a query's rows that has any of owned devices, without the others; empty after the last.
+        """The first page of a query with rows of owned devices, without other rows; empty after the last page.
 
         A row begins with a number, which orders the rows, and a device. The query has a `?` for the number before the
         page, and one for the most rows of a page.
@@ -287,15 +287,15 @@ class AgedStore:
             after = rows[-1][0]
         return []
 
-    def oldest(self, frames: Frames, sequence: int, limit: int) -> list[Aged]:
+    def oldest(self, frames: FrameTable, sequence: int, limit: int) -> list[AgedFrame]:
         """The first frames of a sequence, `limit` at most."""
         return self._frame_rows(frames, sequence, "ASC", limit)
 
-    def newest(self, frames: Frames, sequence: int) -> Aged | None:
+    def newest(self, frames: FrameTable, sequence: int) -> AgedFrame | None:
         """The last frame of a sequence; `None` without frames."""
         return next(iter(self._frame_rows(frames, sequence, "DESC", 1)), None)
 
-    def needed_frame(self, frames: Frames, sequence: int, lag: int) -> int | None:
+    def needed_frame(self, frames: FrameTable, sequence: int, lag: int) -> int | None:
         """The key of the first frame that a stream's next frame needs for its estimates; `None` without frames.
 
         That is the newest frame that ends at least `lag` ticks before the end of the newest one. -1 without such a
@@ -307,7 +307,7 @@ class AgedStore:
         row = self._db.execute(query, (sequence, newest.last - lag)).fetchone()
         return int(row[0]) if row else -1
 
-    def remove(self, frames: Frames, sequence: int, through: int, begin: int) -> None:
+    def remove(self, frames: FrameTable, sequence: int, through: int, begin: int) -> None:
         """Remove the frames of a sequence up to key `through`, with their outgoing estimates, and raise its `begin`."""
         self._db.execute(f"DELETE FROM {frames.table} WHERE stream=? AND {frames.key}<=?", (sequence, through))
         if frames is SYMBOLS:
@@ -321,7 +321,7 @@ class AgedStore:
         self._symbols.replace_chunk(chunk, remainder)
         self._raise_begin(chunk.number, remainder.first)
 
-    def forget(self, device: str) -> Forgotten | None:
+    def forget(self, device: str) -> ForgottenCounts | None:
         """Remove a device's frames and all that follows from them. Return how many, or `None` without sequences.
 
         Coverage stays, so that the device is not asked for the frames again.
@@ -343,7 +343,7 @@ class AgedStore:
             window_count += self._db.execute("DELETE FROM windows WHERE stream=?", (sequence,)).rowcount
             self._db.execute("DELETE FROM outbox WHERE stream=?", (sequence,))
             self._db.execute(f"DELETE FROM sent_tables WHERE stream=? AND {LIKELY}", (sequence,))
-        return Forgotten(symbol_count, point_count, window_count)
+        return ForgottenCounts(symbol_count, point_count, window_count)
 
     def coverage(self, sequence: int) -> list[tuple[int, int]]:
         """The stored intervals (after, through] of ticks that a sequence has accounted for, without the journal's."""
@@ -362,12 +362,12 @@ class AgedStore:
         begin: int = self._db.execute("SELECT begins FROM intact_streams WHERE id=?", (sequence,)).fetchone()[0]
         return begin
 
-    def _frame_rows(self, frames: Frames, sequence: int, order: str, limit: int) -> list[Aged]:
+    def _frame_rows(self, frames: FrameTable, sequence: int, order: str, limit: int) -> list[AgedFrame]:
         query = (
             f"SELECT {frames.key}, {frames.last}, policy_version FROM {frames.table} "
             f"WHERE stream=? ORDER BY {frames.key} {order} LIMIT ?"
         )
-        return [Aged(*row) for row in self._db.execute(query, (sequence, limit))]
+        return [AgedFrame(*row) for row in self._db.execute(query, (sequence, limit))]
 
 
 _TABLES = """
@@ -393,7 +393,7 @@ CREATE TABLE outbox (
 # A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
 # ticks.
 _PARTS = (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore, VersionStore)
-KIND = Kind(STORE, _TABLES + "".join(part.schema for part in _PARTS), StoreError)
+KIND = DatabaseKind(STORE, _TABLES + "".join(part.schema for part in _PARTS), StoreError)
 _STATE = sorted(set(re.findall(r"CREATE TABLE (\w+)", KIND.schema)) - {"chunks", "measured", "windows"})
 
 
@@ -469,7 +469,7 @@ class Store:
         return int(self._db.execute("SELECT shards FROM layout").fetchone()[0])
 
     def arrange(self, shards: int, seal: Callable[[], None]) -> None:
-        """Let `shards` processes share the devices from now on. Do nothing if as many share them already.
+        """Let `shards` processes share the devices from now on; do nothing if that is the number already.
 
         A journal's row has frames of several devices, so `seal` has to empty the journal. All is one transaction, after
         which no earlier process can write. Raises DatabaseError; nothing has changed then.
@@ -480,7 +480,7 @@ class Store:
                 self._db.execute("UPDATE layout SET shards=?", (shards,))
 
     def new_generation(self) -> AbstractContextManager[None]:
-        """Begin a transaction in which no other process writes, and after which no earlier shard can write."""
+        """Begin a transaction that keeps out other processes; after it no earlier shard can write."""
         return self._db.new_generation([Lease.of_shard(index) for index in range(self.shards)])
 
     def stream_id(self, device: str, stream: str) -> int | None:
@@ -498,7 +498,7 @@ class Store:
 
     def places(self, sequence_numbers: Iterable[int]) -> list[Place]:
         """The sequences with these numbers, in the order of their numbers."""
-        rows = among(self._db, "SELECT id, device, stream FROM streams WHERE id", sorted(sequence_numbers))
+        rows = select_among(self._db, "SELECT id, device, stream FROM streams WHERE id", sorted(sequence_numbers))
         return sorted(Place(*row) for row in rows)
 
     def policy_documents(self) -> list[str]:
@@ -520,13 +520,13 @@ class Store:
 
     def numbers(self, stream: str, devices: Sequence[str]) -> dict[str, int]:
         """The numbers of devices' sequences of a name, by device; devices without one are left out."""
-        return dict(among(self._db, "SELECT device, id FROM streams WHERE stream=? AND device", devices, stream))
+        return dict(select_among(self._db, "SELECT device, id FROM streams WHERE stream=? AND device", devices, stream))
 
     def coverage_and_shifts(self, sequences: Sequence[int]) -> dict[int, tuple[Coverage, Shifts]]:
         """The coverage and the shifts of sequences, by number; the journal's rows are counted."""
         tail = self.symbols.tail
         intervals = {sequence: tail.intervals(sequence) for sequence in sequences}
-        for sequence, after, through in among(self._db, "SELECT * FROM intact_coverage WHERE stream", sequences):
+        for sequence, after, through in select_among(self._db, "SELECT * FROM intact_coverage WHERE stream", sequences):
             intervals[sequence].append((after, through))
         shifts = self.shifts_of(sequences)
         return {sequence: (Coverage(intervals[sequence]), shifts[sequence]) for sequence in sequences}
@@ -538,7 +538,7 @@ class Store:
     def shifts_of(self, sequences: Sequence[int]) -> dict[int, Shifts]:
         """The shifts of several sequences, by number."""
         spans: dict[int, list[Span]] = {sequence: [] for sequence in sequences}
-        for sequence, *span in among(self._db, "SELECT * FROM intact_shifts WHERE stream", sequences):
+        for sequence, *span in select_among(self._db, "SELECT * FROM intact_shifts WHERE stream", sequences):
             spans[sequence].append(Span(*span))
         return {sequence: Shifts(sequence_spans) for sequence, sequence_spans in spans.items()}
 
@@ -561,7 +561,7 @@ class Store:
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, after, through))
 
     def extend_coverage(self, last_intervals: Iterable[tuple[int, int, int]]) -> None:
-        """Lengthen the last interval of sequences, or begin one; each is given as number, after and through."""
+        """Lengthen the last interval of sequences, or begin a new one, by triples of number, after and through."""
         query = (
             "INSERT INTO coverage VALUES (?, ?, ?) ON CONFLICT (stream, after) DO UPDATE SET through=excluded.through"
         )

@@ -19,7 +19,7 @@ import msgpack
 from fugu.contract.errors import FuguError
 from fugu.contract.group_frames import Report, SealedMasks
 from fugu.host.database import REPORTS
-from gateway.store.engine import Database, Kind
+from gateway.store.engine import Database, DatabaseKind
 from gateway.store.location import Location, part_of
 from gateway.store.opening import is_there, open_engine
 
@@ -63,7 +63,7 @@ CREATE TABLE asked (
 """
 
 
-_KIND = Kind(REPORTS, _SCHEMA, FuguError)
+_KIND = DatabaseKind(REPORTS, _SCHEMA, FuguError)
 
 
 class SumStore:

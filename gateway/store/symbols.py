@@ -26,7 +26,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK, SymbolFrame
-from gateway.store.engine import Database, among
+from gateway.store.engine import Database, select_among
 
 if TYPE_CHECKING:
     from gateway.store.shards import Shard
@@ -164,11 +164,11 @@ def packed_size(count: Ints, bits: Ints) -> Ints:
 
 
 @kernel
-def pack(symbols: Bytes, bits: int, out: Bytes, offset: int) -> None:
+def pack(symbols: Bytes, bits: int, packed: Bytes, offset: int) -> None:
     """Write symbols into zeroed bytes from `offset` on, the first into the highest bits."""
     per_byte = 8 // bits
     for i in range(symbols.size):
-        out[offset + i // per_byte] |= np.uint8(symbols[i] << (8 - bits - bits * (i % per_byte)))
+        packed[offset + i // per_byte] |= np.uint8(symbols[i] << (8 - bits - bits * (i % per_byte)))
 
 
 @kernel
@@ -181,7 +181,7 @@ def unpack(packed: Bytes, offset: int, bits: int, out: Bytes) -> None:
 
 @kernel
 def lay_out(packed: Bytes, starts: Ints, ticks: Ints, bits: Ints, offsets: Ints, lines: Ints, out: Ints) -> None:
-    """Read each row's symbols into a line of `out`, from the row's offset on; symbols beyond the line are left out."""
+    """Read each row's symbols into a line of `out`, from the row's offset on, as far as the line reaches."""
     for row in range(starts.size):
         per_byte, mask = 8 // bits[row], (1 << bits[row]) - 1
         for i in range(max(0, -offsets[row]), min(ticks[row], out.shape[1] - offsets[row])):
@@ -288,7 +288,7 @@ class Tail:
         return columns.take(np.flatnonzero(columns.last >= first))
 
     def across(self, sequence_numbers: Iterable[int], first: int, last: int) -> Columns:
-        """Frames of some sequences: all that have any of the ticks first..last, and perhaps an earlier one of each.
+        """The frames of some sequences with any of the ticks first..last, and perhaps one earlier frame of each.
 
         The frames of each sequence are in tick order.
         """
@@ -451,7 +451,7 @@ CREATE TABLE heads (
         tail.add(columns)
 
     def seal(self, removed_chunks: Iterable[tuple[int, int]], chunks: Iterable[Chunk], heads: Iterable[Head]) -> None:
-        """Put chunks in the place of the journal and of old chunks. Call `read_again` after the transaction.
+        """Replace the journal and old chunks by new chunks. Call `read_again` after the transaction.
 
         Args:
             removed_chunks: numbers of sequences, each with the first tick of the first chunk that is removed.
@@ -473,7 +473,7 @@ CREATE TABLE heads (
 
     def heads(self, sequences: Sequence[int]) -> list[Head]:
         """The heads of streams, without those that were never sealed."""
-        rows = among(self._db, "SELECT * FROM intact_heads WHERE stream", sequences)
+        rows = select_among(self._db, "SELECT * FROM intact_heads WHERE stream", sequences)
         return [Head._make((*row[:4], np.frombuffer(row[4], dtype="<f8"), *row[5:])) for row in rows]
 
     def last(self, sequence: int) -> int:
@@ -482,7 +482,7 @@ CREATE TABLE heads (
         return -1 if head is None else head.last
 
     def unreported(self) -> list[int]:
-        """The numbers of streams whose newest tick may not have been reported, among them all in the journal."""
+        """The numbers of streams whose newest tick may not have been reported, such as all in the journal."""
         query = "SELECT heads.stream, device FROM heads JOIN streams ON id=heads.stream WHERE reported<last"
         return sorted(
             {stream for stream, device in self._db.execute(query) if self._owns(device)} | {*self.tail.sequences}
@@ -495,7 +495,7 @@ CREATE TABLE heads (
         )
 
     def chunks(self, sequence: int, tick: int) -> Iterator[Chunk]:
-        """Iterate over the last chunk that begins at `tick` or before, and all later ones, in pages of `_PAGE`."""
+        """Iterate over the chunks from the last one that begins at `tick` or before, in pages of `_PAGE`."""
         query = "SELECT MAX(first) FROM chunks WHERE stream=? AND first<=?"
         (chunk_first,) = self._db.execute(query, (sequence, tick)).fetchone()
         tick = tick if chunk_first is None else chunk_first
@@ -535,7 +535,7 @@ CREATE TABLE heads (
             "JOIN streams ON id=c.stream WHERE c.first<=? AND c.first>=COALESCE("
             "(SELECT MAX(first) FROM chunks WHERE chunks.stream=id AND first<=?), ?) AND id"
         )
-        sealed_columns = (_chunk(row).columns() for row in among(self._db, query, sequences, last, first, first))
+        sealed_columns = (_chunk(row).columns() for row in select_among(self._db, query, sequences, last, first, first))
         columns = Columns.joined([journal_columns, *sealed_columns])
         return columns.take(np.flatnonzero((columns.ticks > 0) & (columns.first <= last) & (columns.last >= first)))
 

@@ -49,7 +49,7 @@ from gateway.fleet import keys as keys_module
 from gateway.fleet.entries import Document, Target
 from gateway.fleet.keys import Passphrases, decrypt_key, key_files
 from gateway.fleet.registry import Registry
-from gateway.fleet.signing import make_document, weaker
+from gateway.fleet.signing import make_document, weaker_promises
 from tests.support.board_modules import verified
 from tests.support.board_trust import burnt_image
 from tests.support.command import Fugu
@@ -620,8 +620,8 @@ def test_what_is_weaker_is_so_about_the_stretch_that_was_promised() -> None:
     """Epsilon 1 of a tick is less than epsilon 1 of an hour, and epsilon 1.9 of a day more than neither."""
     tick, hour = _stretch_document(1, 1.0, 1, "3"), _stretch_document(2, 1.0, 61, "64")
     day = _stretch_document(3, 1.9, 481, "256")
-    assert weaker(tick, hour) == weaker(tick, day) == weaker(hour, day) == []
-    (line,) = weaker(hour, tick)
+    assert weaker_promises(tick, hour) == weaker_promises(tick, day) == weaker_promises(hour, day) == []
+    (line,) = weaker_promises(hour, tick)
     match = re.fullmatch(
         r"version 1 is weaker: epsilon ([\d.]+) of stream hr about any 61 ticks in a row, where version 2 promises 1",
         line,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store import store
-from gateway.store.engine import Database, Kind, Lease
+from gateway.store.engine import Database, DatabaseKind, Lease
 from gateway.store.location import Location, Server
 from tests.support.postgres import Postgres
 
@@ -56,7 +56,9 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     postgres: Postgres = request.getfixturevalue("postgres")
     opened, schemas = store.open_engine, dict[Location, Server]()
 
-    def on_server(location: Location, kind: Kind, *, create: bool = True, lease: Lease | None = None) -> Database:
+    def on_server(
+        location: Location, kind: DatabaseKind, *, create: bool = True, lease: Lease | None = None
+    ) -> Database:
         if isinstance(location, Path) and (create or location in schemas):
             if location not in schemas:
                 schemas[location] = postgres.fresh()

@@ -13,7 +13,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.reports import AlarmCode, ReleaseFrame
 from fugu.mqtt import Broker, Link
 from gateway.estimates.catalogue import Catalogue
-from gateway.loop.release_part import Releasing
+from gateway.loop.release_part import ReleasePart
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
@@ -110,13 +110,13 @@ class Noted:
 
 def releasing(
     scene: Scene, config: Path, models: Catalogue, counters: Counter[str], noted: Noted, *, shared: bool = False
-) -> Releasing:
+) -> ReleasePart:
     """The part of a gateway that makes releases of a scene, without a broker; its ledger is `s-ledger.sqlite`."""
     settings = gateway_config("home", Broker(), scene.path, config.parent, releases=config)
     progress = StoreProgress(scene.store, scene.recorder.coverage_of)
     objects = {"store": scene.store, "link": Link(Broker(), client_id="none"), "catalogue": models}
     loop = loop_of(**objects, counters=counters, monitor=noted)
-    return Releasing(loop, config, settings, progress, shared=shared)
+    return ReleasePart(loop, config, settings, progress, shared=shared)
 
 
 class Public(Recorder):

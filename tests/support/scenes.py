@@ -29,7 +29,7 @@ from gateway.loop.inbox import Usage
 from gateway.loop.recorder import Recorder
 from gateway.parts import Loop, Registered
 from gateway.store.coverage import Place
-from gateway.store.journal import Arrivals, Received
+from gateway.store.journal import Arrivals, ReceivedFrame
 from gateway.store.location import Location
 from gateway.store.shards import Shard
 from gateway.store.store import Store
@@ -155,9 +155,9 @@ class Scene:
         self.open()
 
     def record(self, *some: AnyFrame, device: str = "watch", stream: str = "hr") -> None:
-        self.receive([Received(device, stream, frame) for frame in some])
+        self.receive([ReceivedFrame(device, stream, frame) for frame in some])
 
-    def receive(self, some: Sequence[Received]) -> None:
+    def receive(self, some: Sequence[ReceivedFrame]) -> None:
         self.recorder.record(Arrivals.of(self.recorder.streams, some))
 
     def stored(self, device: str = "watch", stream: str = "hr") -> list[SymbolFrame]:

@@ -39,7 +39,7 @@ DUE = DOCUMENT.due_us(NUMBER)
 ANSWER = topic_of("group_answer", "home", DOCUMENT.name)
 
 
-class Releasing:
+class ReleasePart:
     """The ledger of a store, whose accounts follow the policies, and what was reserved in it."""
 
     def __init__(self, maker: Maker, config: ReleaseConfig) -> None:
@@ -107,7 +107,7 @@ class Site:
         others = [(store, Recorder(store, self.catalogue, 0, self.counters)) for store in self.stores]
         self.shards = [taking(*store) for store in others or [(self.store, self.recorder)]]
         self.reports = self.shards[0]
-        self.releasing = Releasing(maker, releases or ReleaseConfig())
+        self.releasing = ReleasePart(maker, releases or ReleaseConfig())
         self.sums = Sums(loop, self.releasing)
         self.sums.pump()  # what was due before the group came is nobody's
 

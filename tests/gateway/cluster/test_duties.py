@@ -22,7 +22,7 @@ from gateway.cluster.shard_watch import ShardChannel, ShardWatch
 from gateway.health.monitor import Alarms
 from gateway.loop import gateway as gateway_module
 from gateway.loop import process
-from gateway.loop.duties import Alone, NotArrangedError
+from gateway.loop.duties import NotArrangedError, SoleProcess
 from gateway.loop.gateway import Gateway
 from gateway.parts import Message
 from gateway.store.shards import Shard, owner
@@ -141,7 +141,7 @@ def test_a_shard_that_comes_back_unsettles_releases_and_what_they_need_is_said_w
         guard.check.side_effect = None
 
 
-class Unarranged(Alone):
+class Unarranged(SoleProcess):
     """The duty of a shard while another number of processes has the devices."""
 
     def await_turn(self) -> None:

@@ -13,7 +13,7 @@ from fugu.chains.inference import filter_beliefs, fixed_lag_marginals, predict
 from fugu.contract.measure_frames import MeasureFrame, Released
 from gateway.estimates.history import StateRow, ValueRow, estimates_between
 from gateway.store.coverage import Place
-from gateway.store.journal import Received
+from gateway.store.journal import ReceivedFrame
 from gateway.store.store import StoreError
 from tests.support.measured import measure_policy
 from tests.support.scenes import MODELS, Scene, frames
@@ -98,7 +98,7 @@ def test_points_are_told_with_and_without_later_ones(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))
     for first in range(0, 40, 10):
         points = tuple(Released(0, (tick % 3, 1)) for tick in range(10))
-        scene.receive([Received("watch", "place", MeasureFrame(1, first - 1, first, 2, points))])
+        scene.receive([ReceivedFrame("watch", "place", MeasureFrame(1, first - 1, first, 2, points))])
     estimates = list(estimates_between(scene.path, "watch", "place", 4, 30, LAG))
     rows = [row for row in estimates if isinstance(row, ValueRow)]
     assert [(row.tick, row.lag) for row in rows] == [(tick, lag) for tick in range(4, 31) for lag in (0, LAG)]
@@ -116,7 +116,7 @@ def test_points_before_a_gap_are_told_alike_however_few_ticks_are_asked_for(tmp_
     scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))
     for before, first in ((-1, 0), (9, 10), (19, 200), (209, 210)):
         points = tuple(Released(0, (tick % 3, 1)) for tick in range(10))
-        scene.receive([Received("watch", "place", MeasureFrame(1, before, first, 2, points))])
+        scene.receive([ReceivedFrame("watch", "place", MeasureFrame(1, before, first, 2, points))])
     whole = list(estimates_between(scene.path, "watch", "place", lag=LAG))
     assert [row for row in whole if 12 <= row.tick < 20] == list(
         estimates_between(scene.path, "watch", "place", 12, 19, LAG)

@@ -40,7 +40,7 @@ from gateway.loop.inbox import Ingest
 from gateway.parts import Message
 from gateway.parts.place_tables import TableSender, make_noise, policy_graph
 from gateway.store.coverage import Place
-from gateway.store.journal import Heard, Received
+from gateway.store.journal import NewestFrame, ReceivedFrame
 from tests.support.measured import decoded_covariance, grid, measure_frames, measure_policy
 from tests.support.scenes import Scene as AnyScene
 from tests.support.scenes import loop_of
@@ -413,7 +413,7 @@ def test_a_frame_that_its_policy_does_not_allow_is_counted_by_its_reason(
         catalogue.add(policy)
     counters: Counter[str] = Counter()
     meaning = Ingest(catalogue, counters).read(Message(topic, payload))
-    assert meaning == (None if reason else Received("watch", "place", MeasureFrame.decode(payload)))
+    assert meaning == (None if reason else ReceivedFrame("watch", "place", MeasureFrame.decode(payload)))
     assert counters == Counter(["received", *([reason] if reason else [])])
 
 
@@ -474,7 +474,7 @@ class Sending:
 
     def pump(self, seconds: float = 100.0) -> list[TimedTable]:
         self.seconds += seconds
-        self.sender.stored([Heard("watch", "place", 1, 0, 0)])
+        self.sender.stored([NewestFrame("watch", "place", 1, 0, 0)])
         self.sender.pump()
         tables = [TimedTable.decode(payload) for _, payload in self.wire.sent]
         self.wire.sent.clear()

@@ -19,7 +19,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kinds import window_count
 from gateway.loop.inbox import Ingest
 from gateway.parts import Message
-from gateway.store.journal import Received
+from gateway.store.journal import ReceivedFrame
 from tests.support.scenes import Scene, asked, catalogue, frames, policy
 
 HIGH = Window(name="high", length=10, stride=10, start=3, states=(1,), scale="20")
@@ -39,7 +39,7 @@ def scene(folder: Path, *policies: object) -> Scene:
 
 
 def record(scene: Scene, *some: WindowFrame, stream: str = "hr") -> None:
-    scene.receive([Received("watch", stream, window) for window in some])
+    scene.receive([ReceivedFrame("watch", stream, window) for window in some])
 
 
 def commit(scene: Scene, name: str = "hr/high") -> StreamCommit:
@@ -78,7 +78,7 @@ def test_a_window_that_its_policy_does_not_have_is_refused(frame: WindowFrame, r
     meaning = Ingest(catalogue(POLICIES), counters).read(
         Message(topic_of("window", "home", "watch", "hr"), frame.encode())
     )
-    assert meaning == (None if reason else Received("watch", "hr", frame))
+    assert meaning == (None if reason else ReceivedFrame("watch", "hr", frame))
     assert counters == Counter(["received", *([reason] if reason else [])])
 
 
@@ -176,7 +176,7 @@ def test_of_windows_alone_no_symbols_are_expected_or_taken(tmp_path: Path) -> No
     assert ingest.read(Message(topic_of("symbols", "home", "watch", "hr"), symbols.encode())) is None
     assert counters["wrong_kind"] == 1
     received = ingest.read(Message(topic_of("window", "home", "watch", "hr"), frame(5).encode()))
-    assert received == Received("watch", "hr", frame(5))
+    assert received == ReceivedFrame("watch", "hr", frame(5))
     here = scene(tmp_path, only())
     record(here, frame(5, -1))
     assert [commit.stream for commit in here.committed().streams] == ["hr/high"]

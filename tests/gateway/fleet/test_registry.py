@@ -11,8 +11,8 @@ import pytest
 from fugu.contract.errors import FuguError
 from fugu.host import database
 from fugu.host.database import add_functions
-from gateway.fleet.entries import Due, FleetError, PolicyReport, RegistryError, Sighting, Target
-from gateway.fleet.registry import MOST_REFUSALS, Desired, Registry
+from gateway.fleet.entries import DueDocument, FleetError, PolicyReport, RegistryError, Sighting, Target
+from gateway.fleet.registry import MOST_REFUSALS, DesiredVersion, Registry
 from tests.support.simulated_fleets import SECOND, START, document, names, new_registry
 
 
@@ -97,13 +97,13 @@ def test_what_a_device_should_have_never_goes_down(registry: Registry) -> None:
     registry.desire(["d000", "d001"], 2, actor="ann", time_us=START)
     registry.note_published([("d000", 2)])
     registry.desire(["d000"], 2, actor="ann", time_us=START + SECOND)
-    assert registry.device("d000").desired == Desired(2, START, True)
+    assert registry.device("d000").desired == DesiredVersion(2, START, True)
     with pytest.raises(FleetError, match="should have version 2 already"):
         registry.desire(["d002", "d000"], 1, actor="ann", time_us=START)
     assert registry.device("d002").desired is None
     registry.desire(["d000"], 3, actor="ann", time_us=START)
     registry.note_published([("d000", 2)])  # the broker's late answer to the older one
-    assert registry.device("d000").desired == Desired(3, START, False)
+    assert registry.device("d000").desired == DesiredVersion(3, START, False)
 
 
 def test_documents_go_only_where_they_are_addressed(registry: Registry) -> None:
@@ -114,7 +114,7 @@ def test_documents_go_only_where_they_are_addressed(registry: Registry) -> None:
             registry.desire([wrong], version, actor="ann", time_us=START)
     registry.desire(["d001"], 4, actor="ann", time_us=START)
     registry.desire(["d000"], 5, actor="ann", time_us=START)
-    assert registry.unpublished(10) == [Due("d000", 5, b"signed 5"), Due("d001", 4, b"signed 4")]
+    assert registry.unpublished(10) == [DueDocument("d000", 5, b"signed 5"), DueDocument("d001", 4, b"signed 4")]
 
 
 def test_what_the_broker_has_lost_is_published_again_and_the_rest_is_not(registry: Registry) -> None:
@@ -126,7 +126,7 @@ def test_what_the_broker_has_lost_is_published_again_and_the_rest_is_not(registr
     assert registry.publish_again({"d000": 2, "d001": 2, "d002": 3}) == 0
     assert registry.unpublished(10) == []
     assert registry.publish_again({"d000": 2, "d001": 1}) == 2
-    assert registry.unpublished(10) == [Due("d001", 2, b"signed 2"), Due("d002", 2, b"signed 2")]
+    assert registry.unpublished(10) == [DueDocument("d001", 2, b"signed 2"), DueDocument("d002", 2, b"signed 2")]
 
 
 def test_answers_and_the_refusals_that_stay(registry: Registry) -> None:

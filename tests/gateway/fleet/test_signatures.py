@@ -20,7 +20,7 @@ from fugu.contract.trust import Trust
 from fugu.host.files import write_secret
 from gateway.config import FleetConfig
 from gateway.estimates.catalogue import Catalogue
-from gateway.fleet.enrolled import Enrolled, FleetPolicies, read_roots
+from gateway.fleet.enrolled import EnrolledDevices, FleetPolicies, read_roots
 from gateway.fleet.entries import Document, FleetError, Target
 from gateway.fleet.keys import Root, decrypt_key, encrypt_key
 from gateway.fleet.registry import Registry
@@ -198,7 +198,7 @@ def test_a_gateway_signs_with_a_gateway_key_of_its_fleet_only(tmp_path: Path) ->
             passphrase_file=tmp_path / "secret",
         )
         with pytest.raises(FuguError, match=problem) if problem else nullcontext():
-            Enrolled("home", config, Catalogue("home"), Counter()).close()
+            EnrolledDevices("home", config, Catalogue("home"), Counter()).close()
 
 
 def test_a_key_is_written_in_a_form_that_others_read_too(tmp_path: Path) -> None:

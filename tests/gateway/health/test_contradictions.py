@@ -18,7 +18,7 @@ from gateway.health.monitor import Monitor
 from gateway.loop.gateway import Gateway
 from gateway.loop.recorder import Recorder
 from gateway.parts import Stopping
-from gateway.store.journal import Arrivals, Received
+from gateway.store.journal import Arrivals, ReceivedFrame
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_files import gateway_config
@@ -64,7 +64,7 @@ class Scene:
         frame = replace(frame, previous=99 + 10 * version, first=100 + 10 * version)
         other = replace(frame, symbols=bytes(1 - symbol for symbol in frame.symbols))
         for sent in (frame, other):
-            self.recorder.record(Arrivals.of(self.recorder.streams, [Received(device, "hr", sent)]))
+            self.recorder.record(Arrivals.of(self.recorder.streams, [ReceivedFrame(device, "hr", sent)]))
         self.all.pump()
 
     def stops(self) -> list[bytes]:

@@ -25,7 +25,7 @@ from fugu.mqtt import Link
 from fugu_cli.main import main
 from gateway.estimates.catalogue import Catalogue
 from gateway.health.monitor import Monitor, NotRunningError, ask_gateway
-from gateway.store.journal import Heard
+from gateway.store.journal import NewestFrame
 from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.processes import GatewayProcess
 from tests.support.scenes import catalogue, policy, write_policies
@@ -83,7 +83,7 @@ class Scene:
 
     def frame(self, device: str = "watch") -> None:
         """A frame of ten seconds has come."""
-        self.monitor.note_frames([Heard(device, "hr", 1, 9, 0)])
+        self.monitor.note_frames([NewestFrame(device, "hr", 1, 9, 0)])
 
 
 def test_a_device_that_falls_silent_is_missed_after_ten_minutes_and_welcome_again(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_how_far_this_clock_is_ahead_is_what_the_nearest_device_of_late_says(tmp
     monitor = scene.monitor
     assert monitor.clock_ahead() is None
     now = int(1.8e9 + scene.now)
-    monitor.note_frames([Heard("watch", "hr", 1, now - 3 * 86_400, 0), Heard("ring", "hr", 1, now - 30, 0)])
+    monitor.note_frames([NewestFrame("watch", "hr", 1, now - 3 * 86_400, 0), NewestFrame("ring", "hr", 1, now - 30, 0)])
     assert monitor.clock_ahead() == pytest.approx(29, abs=1)
     scene.now += 599
     assert monitor.clock_ahead() == pytest.approx(29, abs=1)

@@ -22,7 +22,7 @@ from gateway.history.export import export_history
 from gateway.history.smoothing import smooth_history
 from gateway.history.stored import Span
 from gateway.history.tasks import Source
-from gateway.loop.inbox import Received
+from gateway.loop.inbox import ReceivedFrame
 from gateway.store.store import StoreError
 from tests.support.command import Fugu
 from tests.support.histories import ALWAYS
@@ -172,7 +172,7 @@ def test_windows_have_their_counts_and_intervals(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=LAG, policies=hourly(policy(1, windows=(high, both))))
     some = [WindowFrame(1, "high", i - 1, i, 5 * i, 5, 5, (4 - i,)) for i in range(4)]
     some += [WindowFrame(1, "both", i - 1, i, 10 * i, 10, 9, (7, -1)) for i in range(2)]
-    scene.receive([Received("watch", "hr", frame) for frame in some])
+    scene.receive([ReceivedFrame("watch", "hr", frame) for frame in some])
     records = table(exported(scene, tmp_path / "out"), "windows")
     rows = records[["window", "index", "count", "observed"]].astype({"window": str}).to_numpy().tolist()
     wanted = [["high", i, 4 - i, 5] for i in range(4)] + [["both", i, count, 9] for i in range(2) for count in (7, -1)]
@@ -192,7 +192,7 @@ def test_a_profile_has_a_row_for_each_block_of_the_day(tmp_path: Path) -> None:
     scene = Scene(
         tmp_path / "s.sqlite", lag=LAG, policies=hourly(policy(1, windows=(day,), period_us=6 * 3600 * 1_000_000))
     )
-    scene.receive([Received("watch", "hr", WindowFrame(1, "day", -1, 0, 0, 8, 8, (3, -1)))])
+    scene.receive([ReceivedFrame("watch", "hr", WindowFrame(1, "day", -1, 0, 0, 8, 8, (3, -1)))])
     records = table(exported(scene, tmp_path / "out"), "windows")
     rows = [(list(states), block, count) for states, block, count in records[["states", "block", "count"]].to_numpy()]
     assert rows == [(["level 1"], "00:00-12:00", 3), (["level 1"], "12:00-24:00", -1)]
@@ -203,7 +203,7 @@ def test_points_and_what_they_tell_of_measurements(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))
     for first in range(0, 40, 10):
         points = tuple(Released(0, (tick % 3, 1)) for tick in range(10))
-        scene.receive([Received("watch", "place", MeasureFrame(1, first - 1, first, 2, points))])
+        scene.receive([ReceivedFrame("watch", "place", MeasureFrame(1, first - 1, first, 2, points))])
     folder = exported(scene, tmp_path / "out")
     points = table(folder, "points")
     assert list(points["tick"]) == list(range(40))

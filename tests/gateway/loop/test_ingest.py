@@ -17,7 +17,7 @@ from fugu.contract.policy import Clock
 from fugu.contract.windows import Window
 from gateway.loop.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES, Acknowledged, Inbox, Ingest
 from gateway.parts import Message
-from gateway.store.journal import Arrivals, Received, Streams
+from gateway.store.journal import Arrivals, ReceivedFrame, Streams
 from tests.support.measured import measure_frames, measure_policy
 from tests.support.scenes import catalogue, policy
 
@@ -103,7 +103,7 @@ def test_messages_by_the_batch_are_taken_and_refused_as_they_are_one_by_one(seed
     one_by_one, by_batch = Counter[str](), Counter[str]()
     single = Ingest(catalogue(), one_by_one, lambda: 5_000 * SECOND)
     meanings = [single.read(message) for message in messages]
-    wanted = [meaning for meaning in meanings if isinstance(meaning, Received)]
+    wanted = [meaning for meaning in meanings if isinstance(meaning, ReceivedFrame)]
     streams = Streams()
     ingest = Ingest(catalogue(), by_batch, lambda: 5_000 * SECOND, streams=streams)
     arrived, births = [], []
@@ -128,7 +128,7 @@ def test_the_largest_frame_is_not_oversized() -> None:
     frame = SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8)
     assert len(frame.encode()) == MAX_PAYLOAD_BYTES
     ingest = Ingest(catalogue([policy(table=table, chains=chains)]), Counter())
-    assert ingest.read(Message(TOPIC, frame.encode())) == Received("watch", "hr", frame)
+    assert ingest.read(Message(TOPIC, frame.encode())) == ReceivedFrame("watch", "hr", frame)
 
 
 @pytest.mark.long

@@ -18,9 +18,9 @@ from fugu.contract.sentences import unix_us
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
 from fugu.host.database import AwayError
-from gateway.loop.publisher import MOST_WAITING, Publisher, Waiting
+from gateway.loop.publisher import MOST_WAITING, Publisher, WaitingFrames
 from gateway.store.coverage import Place
-from gateway.store.journal import Received
+from gateway.store.journal import ReceivedFrame
 from gateway.store.store import Outgoing
 from tests.support.measured import measure_policy
 from tests.support.scenes import Scene, frames, loop_of, policy
@@ -98,7 +98,7 @@ class Service:
 
 def send(service: Service, devices: Sequence[str], *some: SymbolFrame) -> None:
     """Devices send the same frames, in one batch."""
-    service.scene.receive([Received(device, "hr", frame) for device in devices for frame in some])
+    service.scene.receive([ReceivedFrame(device, "hr", frame) for device in devices for frame in some])
 
 
 def flood(service: Service, rounds: int, size: int = 25) -> int:
@@ -296,7 +296,7 @@ def test_each_window_is_reported_once_beside_the_symbols_of_its_stream(tmp_path:
     service = Service(tmp_path, scene)
     scene.record(*frames([5] * 20), device=DEVICES[0])
     counts = [WindowFrame(1, "high", index - 1, index, 5 * index, 5, 4, (index - 3,)) for index in range(20)]
-    scene.receive([Received(DEVICES[0], "hr", count) for count in counts])
+    scene.receive([ReceivedFrame(DEVICES[0], "hr", count) for count in counts])
     service.drain()
     topics = Counter(parse_topic(topic).kind for topic, _ in service.link.sent)
     assert (
@@ -320,10 +320,10 @@ def test_a_store_that_is_away_after_a_restart_lets_no_older_window_out(
     scene = Scene(tmp_path / "w.sqlite", lag=2, policies=(policy(1, device=DEVICES[0], windows=(window,)),))
     service = Service(tmp_path, scene)
     counts = [WindowFrame(1, "high", index - 1, index, 5 * index, 5, 4, (index,)) for index in (0, 1, 2)]
-    scene.receive([Received(DEVICES[0], "hr", count) for count in (counts[0], counts[2])])
+    scene.receive([ReceivedFrame(DEVICES[0], "hr", count) for count in (counts[0], counts[2])])
     service.drain()
     service.crash()
-    scene.receive([Received(DEVICES[0], "hr", counts[1])])
+    scene.receive([ReceivedFrame(DEVICES[0], "hr", counts[1])])
     report, rows = scene.recorder.report, list[Outgoing]()
 
     def report_once(outgoing: Outgoing) -> Estimate | WindowCount | None:
@@ -346,7 +346,7 @@ def test_points_are_told_once_for_each_frame_also_where_the_connection_breaks(tm
     service = Service(tmp_path, scene)
     for begin in range(0, 500, 100):
         some = [MeasureFrame(1, t - 1, t, 2, (Released(0, (t % 3, 1)),)) for t in range(begin, begin + 100)]
-        scene.receive([Received("d000", "place", frame) for frame in some])
+        scene.receive([ReceivedFrame("d000", "place", frame) for frame in some])
     service.link.breaks_after = 3
     service.pump()
     service.link.mend()
@@ -363,7 +363,7 @@ def outgoing(serial: int, stream: int, frame: int) -> Outgoing:
 @pytest.mark.long
 def test_whatever_is_put_and_taken_the_newest_of_each_stream_is_never_left_out() -> None:
     generator = random.Random(3)
-    waiting, held = Waiting(), {}
+    waiting, held = WaitingFrames(), {}
     for serial in range(1, 20_000):
         stream, frame = generator.randrange(7), generator.randrange(500)
         left_out = waiting.put(outgoing(serial, stream, frame))
@@ -392,7 +392,7 @@ def test_whatever_is_put_and_taken_the_newest_of_each_stream_is_never_left_out()
 
 def test_another_thread_may_ask_how_much_waits() -> None:
     """That of the monitor, while the worker puts and takes; what waits changes at each turn of this thread."""
-    waiting, sizes = Waiting(), list[int]()
+    waiting, sizes = WaitingFrames(), list[int]()
     for stream in range(100):
         waiting.put(outgoing(stream, stream, 0))
 
@@ -409,7 +409,7 @@ def test_another_thread_may_ask_how_much_waits() -> None:
 
 
 def test_streams_take_turns_also_when_there_is_room_for_one_message_at_a_time() -> None:
-    waiting = Waiting()
+    waiting = WaitingFrames()
     for serial, (stream, frame) in enumerate((stream, frame) for stream in range(3) for frame in range(2)):
         waiting.put(outgoing(serial, stream, frame))
     batches = [waiting.take(1) for _ in range(4)]

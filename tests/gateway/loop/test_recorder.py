@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.frames import MAX_GAPS, Committed, SymbolFrame, WindowFrame
 from fugu.contract.windows import Window
-from gateway.store.journal import Received
+from gateway.store.journal import ReceivedFrame
 from gateway.store.store import Store
 from tests.support.measured import measure_frames, measure_policy
 from tests.support.outboxes import is_committed
@@ -160,8 +160,8 @@ def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> N
     points, symbols = measure_frames(measured, [10, 10]), frames([10, 10])
     streams = ((symbols, "hr"), (points, "place"))
     batch = [
-        Received("watch", "hr", window),
-        *(Received("watch", name, frame) for some, name in streams for frame in some),
+        ReceivedFrame("watch", "hr", window),
+        *(ReceivedFrame("watch", name, frame) for some, name in streams for frame in some),
     ]
     scene.store._db.execute("CREATE TRIGGER full BEFORE INSERT ON measured BEGIN SELECT RAISE(ABORT, 'full'); END")
     for _ in range(2):

@@ -19,7 +19,7 @@ from fugu.contract.windows import Window
 from gateway.config import Keep
 from gateway.loop.retention import Retention
 from gateway.store.coverage import Place
-from gateway.store.journal import Received
+from gateway.store.journal import ReceivedFrame
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import Scene, asked, frames, loop_of, newest, packed, policy
@@ -83,7 +83,7 @@ def symbols(folder: Path, hours: int, size: int = 600) -> tuple[Scene, list[Symb
 def test_each_kind_goes_at_its_own_age_to_the_frame_or_chunk(tmp_path: Path) -> None:
     scene, _made = symbols(tmp_path, 10)
     scene.receive(
-        [Received("watch", "hr", WindowFrame(1, "high", i - 1, i, 600 * i, 600, 600, (i,))) for i in range(60)]
+        [ReceivedFrame("watch", "hr", WindowFrame(1, "high", i - 1, i, 600 * i, 600, 600, (i,))) for i in range(60)]
     )
     keeper = Keeper(scene, "symbols=4h", "windows=6h")
     keeper.run(10)
@@ -313,13 +313,13 @@ def test_points_go_as_symbols_do(tmp_path: Path) -> None:
         MeasureFrame(1, first - 1, first, 2, tuple(Released(0, (0, 0)) for _ in range(20)))
         for first in range(0, 180, 20)
     ]
-    scene.receive([Received("watch", "place", frame) for frame in frames])
+    scene.receive([ReceivedFrame("watch", "place", frame) for frame in frames])
     keeper = Keeper(scene, "points=1h")
     keeper.run(3)
     assert keeper.first("measured") == 120
-    scene.receive([Received("watch", "place", frames[0])])
+    scene.receive([ReceivedFrame("watch", "place", frames[0])])
     assert scene.counters["duplicate"] == 1
-    scene.receive([Received("watch", "place", MeasureFrame(1, 179, 180, 2, (Released(0, (1, 1)),)))])
+    scene.receive([ReceivedFrame("watch", "place", MeasureFrame(1, 179, 180, 2, (Released(0, (1, 1)),)))])
     assert scene.counters["stored"] == len(frames) + 1
 
 
@@ -330,7 +330,7 @@ def test_a_round_removes_a_bounded_number_of_frames_and_the_rest_follows(
     short = Window(name="high", length=4, stride=4, start=0, states=(1,), scale="2")
     scene = Scene(tmp_path / "s.sqlite", lag=2, policies=(policy(1, windows=(short,)),))
     frames = [WindowFrame(1, "high", i - 1, i, 4 * i, 4, 4, (1,)) for i in range(1_450)]
-    scene.receive([Received("watch", "hr", frame) for frame in frames])
+    scene.receive([ReceivedFrame("watch", "hr", frame) for frame in frames])
     keeper = Keeper(scene, "windows=1h")
     keeper.now_us = 5_800 * SECOND_US
     assert removed_by_rounds(keeper, "windows") == [100] * 5 + [50]

@@ -23,12 +23,12 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import FleetPolicies
 from gateway.fleet.entries import PolicyReport
 from gateway.fleet.registry import Registry
-from gateway.loop.release_part import Releasing
+from gateway.loop.release_part import ReleasePart
 from gateway.parts import Message
 from gateway.parts.describe import Describing
 from gateway.releases import schedule
 from gateway.releases.ledger import Ledger
-from gateway.store.journal import Heard, Received
+from gateway.store.journal import NewestFrame, ReceivedFrame
 from gateway.store.store import Store
 from tests.support.enrolled import add
 from tests.support.release_scenes import FLEET, PUBLIC, Noted, releasing, scheduled, write_config
@@ -42,7 +42,7 @@ READERS = 'readers = "readers.json"\n[audiences.few]\nepsilon = 0.5\nadversary =
 """With an account of two audiences, whose bound is 1.4932 by version 1."""
 
 
-def work(part: Releasing) -> None:
+def work(part: ReleasePart) -> None:
     """Do all that is due."""
     part.stored()
     part.pump(idle=True)
@@ -106,8 +106,8 @@ class Home:
 
     def store(self, frame: SymbolFrame | WindowFrame) -> None:
         """A frame comes, and is stored."""
-        self.scene.receive([Received("watch", "hr", frame)])
-        self.describing.stored([Heard("watch", "hr", frame.policy_version, frame.first, 0)])
+        self.scene.receive([ReceivedFrame("watch", "hr", frame)])
+        self.describing.stored([NewestFrame("watch", "hr", frame.policy_version, frame.first, 0)])
         self.part.stored()
 
     def status(self, version: int) -> None:
@@ -199,7 +199,7 @@ def test_a_refusal_after_frames_takes_nothing_back(tmp_path: Path, shared: bool)
         it.look()
         later = frames([10] * 4, versions=[1, 1, 1, 2])[3]
         if shared:  # another process has heard it
-            it.scene.receive([Received("watch", "hr", later)])
+            it.scene.receive([ReceivedFrame("watch", "hr", later)])
         else:
             it.store(later)
         it.answer(2, "stale")

@@ -16,7 +16,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.windows import Window
 from gateway.parts.describe import InForce
-from gateway.store.journal import Received
+from gateway.store.journal import ReceivedFrame
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import BINARY, frames, policy
 
@@ -153,7 +153,7 @@ def test_windows_of_the_device_tell_their_own_version(tmp_path: Path) -> None:
     fleet[1] = fleet[1].model_copy(update={"guarantee": Guarantee(epsilon=40.0, adversary="informed")})
     scene = bench(tmp_path, *fleet)
     counts = [WindowFrame(version, "active", i - 1, i, 20 * i, 20, 20, (3,)) for i, version in enumerate((1, 2, 2))]
-    scene.scene.receive([Received("watch", "hr", frame) for frame in counts])
+    scene.scene.receive([ReceivedFrame("watch", "hr", frame) for frame in counts])
     scene.work()
     assert [frame.epsilon for frame in scene.frames] == [
         member.bound().epsilon(1) for member in (fleet[0], *fleet[1:] * 2)

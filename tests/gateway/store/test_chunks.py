@@ -17,7 +17,7 @@ import pytest
 from fugu.contract.frames import SymbolFrame
 from gateway.store.coverage import Place
 from gateway.store.engine import Database, Rows
-from gateway.store.journal import Arrivals, Received
+from gateway.store.journal import Arrivals, ReceivedFrame
 from gateway.store.store import Store
 from gateway.store.symbols import Chunk
 from tests.support.scenes import Scene, final_state, frames, policy, symbols_of
@@ -173,7 +173,7 @@ def test_a_binary_symbol_takes_no_more_than_a_fifth_of_a_byte_everything_include
     symbols = bytes(symbol & 1 for symbol in held)
     for begin in range(0, each, 4_000):
         frame = SymbolFrame(1, begin - 1, begin, symbols)
-        scene.receive([Received(device, "hr", frame) for device in devices])
+        scene.receive([ReceivedFrame(device, "hr", frame) for device in devices])
         scene.recorder.seal()
     scene.recorder.seal(now=True)
     scene.store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -243,18 +243,18 @@ SHORT = frames(
     versions=[1, 1, 1, 2, 2, 3, 3, 1],
 )
 BATCHES = [
-    [Received("watch", "hr", frame) for frame in SHORT[:5]],
+    [ReceivedFrame("watch", "hr", frame) for frame in SHORT[:5]],
     [
-        Received(device, stream, frame)
+        ReceivedFrame(device, stream, frame)
         for device, stream in (("watch", "hr"), ("watch", "steps"))
         for frame in SHORT[7:9]
     ],
-    [Received("watch", "hr", frame) for frame in (SHORT[5], SHORT[6], SHORT[9], SHORT[0])],
-    [Received("ring", "hr", frame) for frame in frames([200] * 5)],
+    [ReceivedFrame("watch", "hr", frame) for frame in (SHORT[5], SHORT[6], SHORT[9], SHORT[0])],
+    [ReceivedFrame("ring", "hr", frame) for frame in frames([200] * 5)],
 ]
 
 
-def some_batches() -> list[list[Received]]:
+def some_batches() -> list[list[ReceivedFrame]]:
     """With frames that policies allow only: the other streams have but the first version."""
     return [
         [received for received in batch if received.stream == "hr" or received.frame.policy_version == 1]

@@ -26,7 +26,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
 from fugu.host.database import DatabaseError
 from gateway.loop.gateway import store_bytes
-from gateway.loop.inbox import Received
+from gateway.loop.inbox import ReceivedFrame
 from gateway.store import points
 from gateway.store.coverage import Coverage, Span
 from gateway.store.engine import Lease, lock_file
@@ -313,15 +313,15 @@ def rows(scene: Scene) -> dict[str, list[Any]]:
     return tables
 
 
-def frames_of(device: str) -> list[Received]:
+def frames_of(device: str) -> list[ReceivedFrame]:
     """Frames with gaps, under two policies, some of which contradict others; and windows."""
     gaps, versions = (0, 0, 7), (1, 1, 1, 2) if device == "watch" else (1,)
     sequence = frames([13, 10, 31] * MOST, gaps=gaps, versions=versions, seed=len(device))
     others = [replace(frame, symbols=bytes(1 - value for value in frame.symbols)) for frame in sequence[::7]]
-    received = [Received(device, "hr", frame) for frame in (*sequence, *others)]
+    received = [ReceivedFrame(device, "hr", frame) for frame in (*sequence, *others)]
     if device == "watch":
         counts = [WindowFrame(1, "high", i - 1, i, 3 + 10 * i, 10, 10, (i - 4,)) for i in range(MOST)]
-        received += [Received(device, "hr", frame) for frame in (*counts, replace(counts[3], counts=(9,)))]
+        received += [ReceivedFrame(device, "hr", frame) for frame in (*counts, replace(counts[3], counts=(9,)))]
     return received
 
 

@@ -18,7 +18,7 @@ from gateway.loop.retention import forget_device
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import Lease, LedgerError
-from gateway.store.journal import Received
+from gateway.store.journal import ReceivedFrame
 from gateway.store.store import Store, StoreError
 from tests.support.ledgers import inputs_of
 from tests.support.measured import measure_policy
@@ -51,9 +51,11 @@ def lived_in(
     counts = [
         WindowFrame(1, "high", i - 1, i, 50 * i, 50, 50, (generator.randrange(10**8, 10**9),)) for i in range(MANY)
     ]
-    batch = [Received("watch", "hr", frame) for frame in [*sequence, *counts]]
-    batch += [Received("watch", "place", frame) for frame in measured]
-    batch += [Received("ring", stream, frame) for stream in ("hr", "steps") for frame in frames([64] * MANY, seed=8)]
+    batch = [ReceivedFrame("watch", "hr", frame) for frame in [*sequence, *counts]]
+    batch += [ReceivedFrame("watch", "place", frame) for frame in measured]
+    batch += [
+        ReceivedFrame("ring", stream, frame) for stream in ("hr", "steps") for frame in frames([64] * MANY, seed=8)
+    ]
     generator.shuffle(batch)
     for begin in range(0, len(batch), 40):
         scene.receive(batch[begin : begin + 40])
@@ -159,8 +161,8 @@ def test_what_is_sent_again_after_forgetting_is_known_and_not_stored_and_what_is
     assert scene.committed() == before
     scene.counters.clear()
     scene.record(*heart)
-    scene.receive([Received("watch", "place", frame) for frame in measured])
-    scene.receive([Received("watch", "hr", frame) for frame in counts])
+    scene.receive([ReceivedFrame("watch", "place", frame) for frame in measured])
+    scene.receive([ReceivedFrame("watch", "hr", frame) for frame in counts])
     assert +scene.counters == {"duplicate": len(heart) + len(measured), "windows_duplicate": len(counts)}
     scene.record(SymbolFrame(1, heart[-1].last, heart[-1].last + 1, bytes(10)))
     assert scene.counters["stored"] == 1

@@ -18,7 +18,7 @@ from gateway.loop.recorder import Recorder
 from gateway.releases.inputs import Question
 from gateway.releases.schedule import NotKnownError, StoreProgress
 from gateway.releases.statistics import Query
-from gateway.store.journal import Received
+from gateway.store.journal import ReceivedFrame
 from gateway.store.location import Server
 from gateway.store.shards import Shard, owner
 from gateway.store.store import Store
@@ -46,11 +46,11 @@ def of(scenes: list[Scene], device: str) -> Scene:
     return scenes[owner(device, SHARDS)]
 
 
-def made_of(device: str) -> list[Received]:
+def made_of(device: str) -> list[ReceivedFrame]:
     """Frames of symbols with a gap, and windows."""
     some = frames([10, 30, 5, 40], gaps=[0, 0, 7], seed=len(device) + DEVICES.index(device))
     windows = [WindowFrame(1, "high", i - 1, i, 10 * i, 10, 10, (i,)) for i in range(3)]
-    return [Received(device, "hr", frame) for frame in (*some, *windows)]
+    return [ReceivedFrame(device, "hr", frame) for frame in (*some, *windows)]
 
 
 def question(*devices: str, windows: bool = False) -> Question:

@@ -12,7 +12,7 @@ from fugu.contract.history import Named, Noise, Span, history_of
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.timeline import Drawn, Timeline
 from fugu.contract.windows import Window
-from gateway.store.journal import Received
+from gateway.store.journal import ReceivedFrame
 from gateway.store.location import Location
 from tests.support.scenes import Scene, frames, policy
 
@@ -75,7 +75,7 @@ def test_windows_count_where_there_are_no_symbols(location: Location) -> None:
     counts = [(1, -1, 0, 60), (1, 0, 1, 60), (1, 1, 2, 50), (2, 2, 4, 60), (2, 4, 5, 60)]
     for version, previous, index, observed in counts:
         frame = WindowFrame(version, "hour", previous, index, index * 60, 60, observed, (30,))
-        scene.receive([Received("watch", "hr", frame)])
+        scene.receive([ReceivedFrame("watch", "hr", frame)])
     scene.reopen()
     rows = scene.store.versions.timeline("watch", "hr").intervals
     assert rows == [Drawn(0, 119, 1, 0), Drawn(120, 179, 1, 120, 10), Drawn(240, 359, 2, 180)]
@@ -93,7 +93,7 @@ def test_windows_count_where_there_are_no_symbols(location: Location) -> None:
 def test_where_symbols_are_windows_are_not_counted_again(location: Location) -> None:
     beside = TWO[0].model_copy(update={"windows": (HOUR,), "windows_guarantee": TWO[0].guarantee})
     scene = Scene(location, policies=(beside,))
-    scene.receive([Received("watch", "hr", WindowFrame(1, "hour", -1, 5, 300, 60, 60, (30,)))])
+    scene.receive([ReceivedFrame("watch", "hr", WindowFrame(1, "hour", -1, 5, 300, 60, 60, (30,)))])
     assert rows(scene) == []
 
 
