@@ -164,7 +164,7 @@ class SQLiteDatabase:
         return next(filter(None, (damage(self._db, table) for table in tables)), "")
 
     def rewrite(self) -> None:
-        """Write the file anew without removed rows. DatabaseError without room, or if another process reads the file."""
+        """Write the file anew without removed rows. DatabaseError without room, or while another process reads."""
         self._db.execute("VACUUM")
         (blocked, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if blocked:

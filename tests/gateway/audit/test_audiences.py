@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fugu.attackers.events import least_epsilon
-from fugu.attackers.mechanisms import Counted, Mechanism, NewestFrame, Recorded, Source, log_likelihoods
+from fugu.attackers.mechanisms import Counted, Heard, Mechanism, Recorded, Source, log_likelihoods
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
@@ -76,7 +76,7 @@ def test_the_likelihood_is_that_of_every_path_that_stays_and_every_symbol(heard:
     emission = np.array(table.weights()) / SCALE
     mechanism = Mechanism(5, 2, 2, (Source(emission, (0, 1), heard),), counts, stretch=stretch)
     generator = np.random.default_rng(5)
-    outputs = NewestFrame({0: generator.integers(0, 2, (3, 5))}, generator.integers(-2, 6, (3, 4)))
+    outputs = Heard({0: generator.integers(0, 2, (3, 5))}, generator.integers(-2, 6, (3, 4)))
     logs = log_likelihoods(mechanism, chain, outputs)
     distribution = chain.initial
 
