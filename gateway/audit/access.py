@@ -60,7 +60,7 @@ class AccessList(NamedTuple):
 
     def readers(self, topic: str) -> tuple[str, ...]:
         """Return the names of the accounts that may read a topic."""
-        return tuple(account or "(anybody)" for account in self.roles if self.may_read(account, topic))
+        return tuple(account_name or "(anybody)" for account_name in self.roles if self.may_read(account_name, topic))
 
     def strangers(self, topic: str) -> list[str]:
         """Describe in words each account that may read a topic and has no role of the site."""
@@ -86,7 +86,7 @@ class AccessList(NamedTuple):
         return cls(rules, roles, limits)
 
     def audiences(self, policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
-        """Group the accounts by what they may read about some streams. Leave out accounts that may read nothing."""
+        """Group the accounts by their readable topics about some streams, without accounts that may read none."""
         readers = _release_readers(policies, config)
         accounts: dict[Audience, list[str]] = {}
         for account, role in self.roles.items():
@@ -130,14 +130,14 @@ class Audience(NamedTuple):
 
 
 def output_topics(
-    policy: PolicyHeader, kinds: Iterable[Kind] = ("symbols", "window", "estimate", "count")
+    policy: PolicyHeader, topic_kinds: Iterable[Kind] = ("symbols", "window", "estimate", "count")
 ) -> list[str]:
-    """Return the topics about a stream, without those of releases."""
-    return [topic_of(kind, policy.fleet, policy.device, policy.stream) for kind in kinds]
+    """Return the topics about a stream, except the topics of releases."""
+    return [topic_of(kind, policy.fleet, policy.device, policy.stream) for kind in topic_kinds]
 
 
 def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
-    """Return the site and each audience of a configuration of releases, with the outputs that each is meant to read."""
+    """Return the site and each audience that releases are configured for, with the outputs that each may read."""
     streams = tuple(f"{policy.device}/{policy.stream}" for policy in policies)
     release_readers = _release_readers(policies, config)
     audiences = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(dict(release_readers)))]

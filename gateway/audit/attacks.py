@@ -29,7 +29,7 @@ from gateway.audit.mechanism import Definition, JointStreams, certified_epsilon,
 from gateway.releases.allowance import log_chance
 from gateway.releases.entries import Promise
 
-__all__ = ["LEVEL", "Attacked", "attack_audiences"]
+__all__ = ["LEVEL", "AttackTrial", "attack_audiences"]
 
 
 _BISECTIONS = 60
@@ -78,7 +78,7 @@ def extended_epsilon(
 
 
 def symbol_bounds(symbols_by_state: Sequence[Ints], level: float) -> tuple[Floats, Floats]:
-    """Return lower and upper bounds (k, m) on all probabilities of symbols (Clopper and Pearson)."""
+    """Return lower and upper bounds (k, m) on the symbols' probabilities (Clopper and Pearson)."""
     symbol_count = max(int(symbols.max(initial=0)) for symbols in symbols_by_state) + 1
     error = level / (2 * len(symbols_by_state) * symbol_count)
     counts = [np.bincount(symbols, minlength=symbol_count).tolist() for symbols in symbols_by_state]
@@ -107,7 +107,7 @@ _MAX_RADIUS = (2000, 400)
 """The most ticks of a witness on each side, for two states and for more."""
 
 
-class Attacked(NamedTuple):
+class AttackTrial(NamedTuple):
     """Result of attacks with all that an audience may read; epsilons are in nats.
 
     Attributes:
@@ -169,8 +169,8 @@ def attack_audiences(
     seed: int,
     trials: int,
     draws: Recorded | None = None,
-) -> Iterator[Attacked]:
-    """Attack what each audience may read of a tick, and of a stretch if its promise is about one.
+) -> Iterator[AttackTrial]:
+    """Attack all outputs that each audience may read, about a tick, or about a stretch if that is promised.
 
     Raises FuguError if several policies are not of one class of chains.
 
@@ -210,13 +210,13 @@ def attack_audiences(
             subject = f"{names}, {_chain_words(event.chain)}, {event.ticks} ticks"
         promise_fields = (view.audience.name, view.heard, promised_epsilon, bound, adversary)
         draw_kind = "simulated" if draws is None else "recorded"
-        yield Attacked(*promise_fields, witness_epsilon, extended_bound, draw_kind, *event[:4], subject, ticks)
+        yield AttackTrial(*promise_fields, witness_epsilon, extended_bound, draw_kind, *event[:4], subject, ticks)
 
 
 def _audience_views(
     joint: JointStreams, audience: Audience, definitions: Sequence[Definition], draws: Recorded | None
 ) -> Iterator[_AudienceView]:
-    """Yield a view of all outputs that an audience hears, and one of each output that does not compose."""
+    """Yield a view of all outputs that an audience hears, and a view of each output that does not compose."""
     counts = tuple(definition for definition in definitions if _may_read(joint, audience, definition))
     symbols_heard = [
         f"{policy.device}/{policy.stream}" in audience.symbols and policy.table is not None for policy in joint.policies
@@ -241,7 +241,7 @@ def _may_read(joint: JointStreams, audience: Audience, definition: Definition) -
 
 def _stretch_ticks(joint: JointStreams, view: _AudienceView) -> int:
     """Return the ticks of a promise's stretch; 1 if an output is exclusive, or a state cannot last."""
-    stay_probabilities = (steps[x] for extreme in joint.chains.extremes for x, steps in enumerate(extreme))
+    stay_probabilities = (steps[x] for extreme_chain in joint.chains.extremes for x, steps in enumerate(extreme_chain))
     if any(count.is_exclusive for count in view.counts) or any(probability <= 0 for probability in stay_probabilities):
         return 1
     if view.audience.site:

@@ -130,10 +130,10 @@ def audit_ledger(
     groups, streams = _stream_groups(audit.disclosures), list[StreamLoss]()
     all_charges: list[tuple[Disclosure, bool]] = []
     for key, stream_disclosures in sorted(disclosures.items()):
-        group = [
+        moving_disclosures = [
             other for stream in groups[key[:2]] for other in disclosures.get(AccountKey(*stream, key.audience), ())
         ]
-        raised_charges = [_raised_charge(disclosure, group, history) for disclosure in stream_disclosures]
+        raised_charges = [_raised_charge(disclosure, moving_disclosures, history) for disclosure in stream_disclosures]
         losses = ((stream_loss(disclosure), leaks) for disclosure, leaks in raised_charges)
         final_losses = (loss._replace(epsilon=_with_slack(loss.epsilon, loss.promise, leaks)) for loss, leaks in losses)
         streams.append(max(final_losses, key=_epsilon_excess))
@@ -186,7 +186,7 @@ def _epsilon_text(epsilon: float | None) -> str:
 def _raised_charge(
     disclosure: Disclosure, group: Sequence[Disclosure], history: Histories | None
 ) -> tuple[Disclosure, bool]:
-    """Return a disclosure with the charge that bounds it, and whether earlier louder ticks add a slack.
+    """Return a disclosure with its bounding charge, and whether earlier louder ticks add a slack.
 
     `group` has all disclosures to the audience about the stream and streams that move with it. Louder ticks, those with
     a larger charge, leak over a change of allowance. The charge of later louder ticks is taken for all ticks, as no
@@ -344,14 +344,14 @@ def _joint_loss(disclosures: Sequence[Disclosure], limit: Promise) -> float | No
         loss = stream_loss(disclosures[0])
         is_composed = len(disclosures) == ticks == 1 and covers(cast(Mechanism, disclosures[0].mechanism), adversary)
         return loss.epsilon if is_composed else None
-    by_class: dict[ReleaseClass, list[Disclosure]] = defaultdict(list)
+    disclosures_by_class: dict[ReleaseClass, list[Disclosure]] = defaultdict(list)
     try:
         for disclosure in disclosures:
             for chains in classes_of(disclosure.chains):
-                by_class[chains].append(disclosure)
+                disclosures_by_class[chains].append(disclosure)
         epsilon = max(
             joint_loss(chains, _joint_charge(class_disclosures), adversary, ticks)
-            for chains, class_disclosures in by_class.items()
+            for chains, class_disclosures in disclosures_by_class.items()
         )
         return epsilon if math.isfinite(epsilon) else None
     except _UNSOUND:

@@ -79,7 +79,7 @@ class Definition(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """The name of each count's noise."""
         prefix = f"{self.kind} {self.name}{self.part}" + (f" of {self.source}" if self.source else "")
-        return tuple(f"{prefix} {n}" for n in range(len(self.groups)))
+        return tuple(f"{prefix} {count_index}" for count_index in range(len(self.groups)))
 
     @property
     def overlap(self) -> int:
@@ -102,15 +102,15 @@ class Definition(NamedTuple):
         return Counted(name, first, self.length, members, symbols, self.scale, self.terms, self.consecutive)
 
     def windows(self, first_tick: int, last_tick: int) -> Iterator[tuple[int, int]]:
-        """Yield the first and last tick of all windows that contain one of the ticks low to high."""
+        """Yield the first and last tick of each window that contains any of the ticks `first_tick` to `last_tick`."""
         if self.is_exclusive:
             if self.start <= last_tick and self.start + self.length > first_tick:
                 yield self.start, self.start + self.length - 1
             return
-        index = max(0, -(-(first_tick - self.length + 1 - self.start) // self.stride))
-        while (first := self.start + index * self.stride) <= last_tick:
+        window_index = max(0, -(-(first_tick - self.length + 1 - self.start) // self.stride))
+        while (first := self.start + window_index * self.stride) <= last_tick:
             yield first, first + self.length - 1
-            index += 1
+            window_index += 1
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
@@ -206,9 +206,9 @@ def _shared_scale(
 ) -> Fraction:
     assert plan.share is not None
     audience = config.audiences[plan.audience]
-    rule = "chain" if plan.mechanism == "auto" else plan.mechanism
+    allowance_rule = "chain" if plan.mechanism == "auto" else plan.mechanism
     ticks = audience.promise.ticks(policy.clock.period_us)
-    max_charge = allowance(policy.chains, audience.epsilon, audience.adversary, rule, ticks)
+    max_charge = allowance(policy.chains, audience.epsilon, audience.adversary, allowance_rule, ticks)
     budget = int(Fraction(plan.share) * (max_charge - units_above(policy.window_rate)))
     if budget < 1:
         raise FuguError("nothing of the allowance is left for it")
@@ -221,10 +221,10 @@ _RARE = 1e-6
 
 
 class JointStreams(NamedTuple):
-    """Streams driven by one chain. `shows` has, for each stream, its state in each state of the chain."""
+    """Streams driven by one chain. `shown_states` has, for each stream, its state in each state of the chain."""
 
     policies: tuple[Policy, ...]
-    shows: tuple[tuple[int, ...], ...]
+    shown_states: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, policies: Sequence[Policy]) -> JointStreams:
@@ -246,14 +246,14 @@ class JointStreams(NamedTuple):
     @property
     def states(self) -> int:
         """The number of states of the chain."""
-        return len(self.shows[0])
+        return len(self.shown_states[0])
 
     @property
     def secrets(self) -> tuple[int, ...]:
         """(n,) numbers of the chain's states, equal if all streams show equal states; () if all would differ."""
-        shows = list(zip(*map(self.chains.shown_states, range(len(self.chains.named_streams))), strict=True))
-        distinct_shows = list(dict.fromkeys(shows))
-        return tuple(map(distinct_shows.index, shows)) if len(distinct_shows) < self.states else ()
+        shown_states = list(zip(*map(self.chains.shown_states, range(len(self.chains.named_streams))), strict=True))
+        distinct_shows = list(dict.fromkeys(shown_states))
+        return tuple(map(distinct_shows.index, shown_states)) if len(distinct_shows) < self.states else ()
 
     @property
     def missing_streams(self) -> tuple[str, ...]:
@@ -264,16 +264,16 @@ class JointStreams(NamedTuple):
     def state_words(self, secret: int) -> str:
         """Return the states of all streams for a number of `secrets`, in words."""
         state = self.secrets.index(secret) if self.secrets else secret
-        streams = zip(self.policies, self.shows, strict=True)
+        streams = zip(self.policies, self.shown_states, strict=True)
         return ", ".join(policy.discretiser.states[column[state]] for policy, column in streams)
 
     def source(self, index: int, *, heard: bool) -> Source:
         """Return the source of the symbols of the policy of this index."""
-        table, shows = self.policies[index].table, self.shows[index]
+        table, shown_states = self.policies[index].table, self.shown_states[index]
         if table is None:
-            return Source(np.ones((self.states, 1)), shows, heard=False)
+            return Source(np.ones((self.states, 1)), shown_states, heard=False)
         weights = np.array(table.weights(), dtype=np.float64) / SCALE
-        return Source(weights[list(shows)], shows, heard)
+        return Source(weights[list(shown_states)], shown_states, heard)
 
 
 def worst_chains(joint: JointStreams, adversary: Adversary, losses: Floats) -> tuple[MarkovChain, ...]:
@@ -283,7 +283,7 @@ def worst_chains(joint: JointStreams, adversary: Adversary, losses: Floats) -> t
     only the odds ratio of the steps limits what he learns. If the class bounds odds ratios, it contains the chain that
     he sees. `losses` (k, k) has the loss of a tick about each state against each other state.
     """
-    transitions = [np.array(extreme) for extreme in joint.chains.extremes]
+    transitions = [np.array(extreme_chain) for extreme_chain in joint.chains.extremes]
     if not transitions:
         assert joint.chains.worst_odds is not None
         x, z = (int(n) for n in np.unravel_index(np.argmax(losses), losses.shape))
@@ -295,7 +295,7 @@ def worst_chains(joint: JointStreams, adversary: Adversary, losses: Floats) -> t
 
 
 def _chain_of_two(losses: Floats, transition: Floats) -> MarkovChain:
-    """Return the chain as an attacker sees it who knows that every tick is in one of the two worst states."""
+    """Return the chain for an attacker who knows that every tick is in one of the two worst states."""
     odds = {
         (x, z): float(transition[x, x] * transition[z, z] / (transition[x, z] * transition[z, x]))
         for x, z in permutations(range(len(transition)), 2)
@@ -362,7 +362,7 @@ def mechanism_of(
 def _group_members(joint: JointStreams, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
     if definition.symbols:
         return group
-    return tuple(x for x, state in enumerate(joint.shows[definition.source]) if state in group)
+    return tuple(x for x, state in enumerate(joint.shown_states[definition.source]) if state in group)
 
 
 def certified_epsilon(

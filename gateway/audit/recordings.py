@@ -26,7 +26,7 @@ from gateway.audit.access import output_topics
 from gateway.audit.mechanism import Definition
 from gateway.releases.statistics import two_valued_weights
 
-__all__ = ["Message", "Published", "read_messages", "stream_topics"]
+__all__ = ["Message", "PublishedOutputs", "read_messages", "stream_topics"]
 
 
 _MOST_TICKS = 1 << 25
@@ -54,7 +54,7 @@ def window_noise(definition: Definition, frames: Iterable[WindowFrame], states: 
 def release_noise(
     policy: Policy, definition: Definition, frames: Iterable[ReleaseFrame], symbols: Ints, begin: int
 ) -> dict[str, Ints]:
-    """Recover the noise of a gateway's counts of the symbols of one device, by name, if all these symbols were heard.
+    """Recover the noise of a gateway's counts of one device's symbols, by name, if all these symbols were heard.
 
     `symbols` are (n,) from the wall clock's tick `begin` on, -1 where none was heard.
     """
@@ -97,7 +97,7 @@ def read_messages(path: Path) -> list[Message]:
     return messages
 
 
-class Published(NamedTuple):
+class PublishedOutputs(NamedTuple):
     """Messages of a stream and its truth, from the wall clock's tick `begin` on.
 
     Attributes:
@@ -117,7 +117,7 @@ class Published(NamedTuple):
     releases: dict[int, ReleaseFrame]
 
     @classmethod
-    def read(cls, policy: Policy, messages: Iterable[Message], truth: Truth | None, *, loop: bool) -> Published:
+    def read(cls, policy: Policy, messages: Iterable[Message], truth: Truth | None, *, loop: bool) -> PublishedOutputs:
         """Read messages. With `loop` the truth repeats after its last tick. FuguError if they do not fit the policy."""
         frames: list[SymbolFrame] = []
         windows: list[WindowFrame] = []
@@ -154,7 +154,7 @@ class Published(NamedTuple):
         return [frame for index in indices if (frame := self.counts[window_name, index]).observed == frame.length]
 
     def draws(self, definitions: Iterable[Definition]) -> Recorded:
-        """Recover the device's draws where the true state is known, and the draws of the gateway's releases."""
+        """Recover the device's draws at ticks with a known state, and the draws of the gateway's releases."""
         noises: dict[str, Ints] = {}
         for definition in definitions:
             if definition.kind == "release":

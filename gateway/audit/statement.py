@@ -262,7 +262,7 @@ def _outputs(policy: AnyPolicy) -> list[Output]:
 
 
 def _claim_findings(policy: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
-    """Yield findings if a claim is not recomputed, or too small, and whether overlap of windows is the cause."""
+    """Yield findings about a claim that is not recomputed or too small, and about overlapping windows as the cause."""
     if claim.loss is None:
         yield Finding(
             "not-recomputed", f"{claim.output}: epsilon {float(claim.stated):.10g} is NOT RECOMPUTED: {claim.reason}"
@@ -294,7 +294,7 @@ def _is_confirmed(claim: Claim) -> bool:
 
 
 def _allowance(document: Mapping[str, Any], claim: Claim) -> float:
-    """Return the largest rate that windows may add to a tick under a claim, in nats, rounded down."""
+    """Return the largest rate in nats that windows may add to a tick under a claim, rounded down."""
     symbol_ratios = tick_ratios({**document, "windows": ()}) if claim.output != "windows alone" else (Fraction(1),) * 2
     low_rate, high_rate = 0.0, float(claim.stated)
     for _ in range(_HALVINGS):
@@ -315,7 +315,7 @@ def _device_findings(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Fin
 
 
 def _class_findings(document: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield a finding if the noise is enough for a wider class than the policy's; it is wrong from 10 % wider on."""
+    """Yield a finding if the noise is enough for a class wider than the policy's; from 10 % on the finding is wrong."""
     if document.get("kind") == "points" or not _wider_holds(document, 1.01):
         return
     low, high = 1.01, _MAX_FACTOR

@@ -45,9 +45,9 @@ from fugu.planning.recorded_policy import (
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.class_watch import largest_capital
 from gateway.audit.access import Audience
-from gateway.audit.attacks import LEVEL, Attacked, attack_audiences
+from gateway.audit.attacks import LEVEL, AttackTrial, attack_audiences
 from gateway.audit.mechanism import Definition, JointStreams, gateway_releases, mechanism_of, windows, worst_chains
-from gateway.audit.recordings import Message, Published
+from gateway.audit.recordings import Message, PublishedOutputs
 from gateway.audit.statement import Finding
 from gateway.releases.allowance import noise_problems
 from gateway.releases.config import ReleaseConfig
@@ -62,8 +62,8 @@ _MAX_STATES = 64
 
 def attack_points(
     policy: MeasurePolicy, audiences: Sequence[Audience], *, seed: int, trials: int
-) -> Iterator[Attacked]:
-    """Attack what each audience may read of a stream of points; arguments as for `attack_audiences`.
+) -> Iterator[AttackTrial]:
+    """Attack all points that each audience may read of a stream; arguments as for `attack_audiences`.
 
     A single point is compared with the epsilon of neighbouring states, all points with the policy's loss of the stream.
     Each table is attacked as if used at every tick. A device may do so with the fallback, or with the table of the
@@ -74,8 +74,8 @@ def attack_points(
     state_mask, lasting_states = _possible_states(policy)
     used_tables = [table for table in policy.measure_tables if table.constraint in (0, lasting_states)]
     tables = [(table, _emission(policy, table.noise)) for table in used_tables]
-    level_share, neighbours = LEVEL / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
-    alike_pairs = {(x, z) for x in members(state_mask) for z in members(neighbours[x] & state_mask) if x != z}
+    level_share, neighbour_masks = LEVEL / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
+    alike_pairs = {(x, z) for x in members(state_mask) for z in members(neighbour_masks[x] & state_mask) if x != z}
     chain, stream_loss = _stationary_chain(policy), policy.stream_loss
     certified_epsilon = math.inf if stream_loss.epsilon is None else stream_loss.epsilon
     for reader_number, audience in enumerate(readers):
@@ -101,7 +101,7 @@ def attack_points(
             if event.states is not None:
                 state_names = [policy.discretiser.states[state] for state in event.states]
                 subject = f"{' rather than '.join(state_names)}, table {table.number}"
-            yield Attacked(
+            yield AttackTrial(
                 *(audience.name, output, epsilon, bound, adversary, max(loss for _, loss, _ in events), None),
                 *("simulated", event.epsilon_low, event.trials, event.hits, event.alarms, subject),
             )
@@ -129,9 +129,9 @@ def _stationary_chain(policy: MeasurePolicy) -> MarkovChain:
 
 def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
     """Return (n, m) probabilities of points, for each state of the chain; a staircase's border counts as one point."""
-    shows = list(policy.shows or range(len(policy.coordinates)))
+    shown_states = list(policy.shows or range(len(policy.coordinates)))
     if isinstance(noise, NoiseTable):
-        return np.array(noise.weights(), dtype=np.float64)[shows] / SCALE
+        return np.array(noise.weights(), dtype=np.float64)[shown_states] / SCALE
     distributions = [inside_distribution(noise, centre) for centre in policy.measurement.centres(noise.likely)]
     points = {
         point: n for n, point in enumerate(dict.fromkeys(point for indices, _ in distributions for point in indices))
@@ -140,13 +140,13 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
     for state_emission, (indices, distribution) in zip(emission, distributions, strict=True):
         state_emission[[points[point] for point in indices]] = distribution[:-1]
         state_emission[-1] = distribution[-1]
-    return emission[shows]
+    return emission[shown_states]
 
 
 def attack_published(
-    published: Published, source: str, known_one_in: int | None = None
+    published: PublishedOutputs, source: str, known_one_in: int | None = None
 ) -> tuple[list[Trial], list[StretchTrial]]:
-    """Attack what was published under a policy: symbols, each window whose counts do not overlap, and all together.
+    """Attack a policy's published outputs: the symbols, each window without overlap, and all outputs together.
 
     If the promise is about stretches, attack stretches by each kind of output, too. Attackers know the true state of
     every `known_one_in`-th tick. `source` names the truth. FuguError if nothing can be attacked.
@@ -177,8 +177,8 @@ def attack_published(
     releases = releases_of(policy, symbols, count_outputs)
     if not releases:
         raise FuguError("the recording has no symbols, and no whole windows that do not overlap")
-    released = Released(source, states, segments, releases)
-    return [*released.trials(known_one_in)], released.stretch_trials(policy)
+    release_outputs = Released(source, states, segments, releases)
+    return [*release_outputs.trials(known_one_in)], release_outputs.stretch_trials(policy)
 
 
 _FORGETTING_TIMES = 12.0
@@ -193,10 +193,10 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
     generator = np.random.default_rng([seed, ticks])
     mechanism = mechanism_of(joint, [policy.table is not None], windows(policy), 0)
     chain = worst_chains(joint, policy.guarantee.adversary, tick_losses(mechanism))[0]
-    margin = unknown_ticks(policy, ticks_to_forget(chain, _FORGETTING_TIMES))
+    margin_ticks = unknown_ticks(policy, ticks_to_forget(chain, _FORGETTING_TIMES))
     lengths = [window.length for window in policy.counted]
     part_count = min([FEWEST, *(min(PARTS, max(1, length // ticks)) for length in lengths)])
-    path_ticks = 2 * margin + (-(-2 * FEWEST // part_count) + 2) * max([ticks, *lengths])
+    path_ticks = 2 * margin_ticks + (-(-2 * FEWEST // part_count) + 2) * max([ticks, *lengths])
     path = paths(chain, Mechanism(path_ticks, 0, chain.states, (), ()), 0, 1, generator)[0]
     segments, k = np.zeros_like(path), chain.states
     outputs: list[tuple[str, Outputs]] = []
@@ -208,7 +208,7 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
             counts = release_counts(path, segments, window.length, Fraction(window.scale), groups, generator, k=k)
             outputs.append((f"{window.kind} {window.name}", counts))
     return [
-        attacked_stretches(policy, "simulated", output_name, path, segments, output, margin, chain.transition)
+        attacked_stretches(policy, "simulated", output_name, path, segments, output, margin_ticks, chain.transition)
         for output_name, output in outputs
     ]
 
@@ -248,7 +248,7 @@ class StreamAudit(NamedTuple):
     the `conditions` of sums of homes.
     """
 
-    audiences: tuple[Attacked, ...]
+    audiences: tuple[AttackTrial, ...]
     trials: tuple[Trial, ...]
     stretches: tuple[StretchTrial, ...]
     findings: tuple[Finding, ...]
@@ -286,13 +286,13 @@ def audit_stream(
         raise FuguError("measured points are attacked as their policy has them: alone, and not as they are heard")
     policy = policies[0]
     definitions, problems = _definitions(policies, config)
-    attacks: list[Attacked] = []
+    attacks: list[AttackTrial] = []
     findings: list[Finding] = []
     path_trials: list[Trial] = []
     stretches = attack_simulated_stretches(policy, seed) if truth is None and len(policies) == 1 else []
     if messages is not None:
         counts = [definition for definition in definitions if definition.source == 0]
-        published = Published.read(policy, messages, truth, loop=loop)
+        published = PublishedOutputs.read(policy, messages, truth, loop=loop)
         draws = published.draws(counts)
         findings += [Finding("noise-not-as-stated", problem) for problem in distribution_problems(draws.noises, counts)]
         findings += _class_findings(policy, published.symbols)
@@ -339,7 +339,7 @@ def _definitions(
     return tuple(definitions), tuple(dict.fromkeys(problems))
 
 
-def _refutation(attack: Attacked) -> Finding:
+def _refutation(attack: AttackTrial) -> Finding:
     condition = ", if draws are independent" if attack.lower_bound == attack.extended else ", if draws are as stated"
     condition = "" if attack.least > attack.promised else condition
     stretch = "" if attack.ticks == 1 else f" about any {attack.ticks} ticks in a row"

@@ -173,15 +173,15 @@ def serve_part(job: PartJob, part: str, host: Connection) -> None:
         _log.info("%s is claimed", part)
         os.chdir(job.folder)
         with closing(claim):
-            code = _serve_gateway(job, part, host, stop_event)
+            exit_code = _serve_gateway(job, part, host, stop_event)
     except Exception as error:
         problem = cause(error)
         _log.critical("%s has ended: %s", part, problem)
         _send_text(host, problem)
-        code = 1
-    if code:
+        exit_code = 1
+    if exit_code:
         sys.stderr.flush()
-        os._exit(code)  # its threads may hang
+        os._exit(exit_code)  # its threads may hang
 
 
 def _serve_gateway(job: PartJob, part: str, host: Connection, stop_event: Wake) -> int:

@@ -133,7 +133,7 @@ class FleetProgress(StoreProgress):
         self._seconds_read = 0.0
 
     def refresh(self) -> bool:
-        """Read the shards' journals, and forget what was read of devices, if that is due. Return whether it was."""
+        """Read the shards' journals again, and forget the devices' old state. Return false if that is not due."""
         now = time.monotonic()
         if now < self._look_at:
             return False
@@ -195,7 +195,7 @@ class WholeFleet(_Sharing):
         store.arrange(self._shards, lambda: self._seal(store))
 
     def open(self, loop: Loop, monitor: Monitor, usage: Usage) -> Recorder | None:
-        """Make the parts of which a site has one, and the watch over the shards. Return `None`: shards take frames."""
+        """Make a site's single parts, and the watch over the shards. Return `None`, because shards take the frames."""
         settings = self._settings
         loop.catalogue.retire(loop.store.policy_documents())
         channel = self._open_channel(Lease("fleet", take=True))

@@ -73,7 +73,7 @@ class ShardChannel:
             self._db.execute("UPDATE known SET known=0")
 
     def put_needed(self, first_ticks: Mapping[tuple[str, str], int]) -> None:
-        """Write by device and stream the first tick that releases need, whatever its age, in place of former ticks."""
+        """Replace the needed ticks: by device and stream, the first tick that releases need, whatever its age."""
         with self._db.transaction():
             self._db.execute("DELETE FROM needed")
             self._db.executemany(
@@ -101,7 +101,7 @@ class ShardChannel:
             self._db.execute(query + "excluded.body", (shard, json.dumps(document).encode()))
 
     def beats(self) -> dict[int, tuple[int, dict[str, Any]]]:
-        """By index of a shard, the number of its newest document, which goes up with each beat, and the document."""
+        """Read each shard's newest document by index, with the document's number, which goes up with each beat."""
         beat_rows = self._db.execute("SELECT shard, number, body FROM beats")
         return {shard: (number, json.loads(body)) for shard, number, body in beat_rows}
 

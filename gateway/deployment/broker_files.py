@@ -306,8 +306,8 @@ class BrokerFolder:
     def _set_accounts(self, accounts: tuple[Account, ...]) -> None:
         self.settings = self.settings.model_copy(update={"accounts": accounts})
         write_secret(self.path / "access.acl", access_list(self.settings.fleet, accounts))
-        for name, text in public_files(self.settings).items():
-            write_public(self.path / name, text)
+        for name, file_text in public_files(self.settings).items():
+            write_public(self.path / name, file_text)
         readers = [
             {name: getattr(account, name) for name in ("name", "epsilon", "adversary", "seconds")}
             | {"audiences": account.all_audiences}

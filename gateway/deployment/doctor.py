@@ -152,8 +152,8 @@ def _check_policies(folder: Path, fleet: str, now: float, *, is_signed: bool) ->
     names = catalogue.names()
     policies = [(catalogue.newest(device, stream), device) for device in names for stream in catalogue.streams(device)]
     ends = [(policy.valid_until, device) for policy, device in policies if policy and policy.valid_until is not None]
-    end, device = min(ends, default=(math.inf, ""))
-    days_left = (end - now) / 86_400
+    end_time, device = min(ends, default=(math.inf, ""))
+    days_left = (end_time - now) / 86_400
     if days_left > _SOON_DAYS:
         yield Finding("policies", "ok", f"of {len(names)} devices, every guarantee holds")
         return
@@ -194,7 +194,7 @@ def _check_store(store: Location) -> Findings:
 
 
 def _check_ledger_limit(file: Path) -> Findings:
-    """Report the time before which a ledger refuses releases, if it has one; `_check_pages` reports faults."""
+    """Report the time before which a ledger refuses releases, if there is one; `_check_pages` reports faults."""
     with contextlib.suppress(FuguError, DatabaseError), closing(Ledger(file, read_only=True)) as ledger:
         if not_before_us := ledger.binding.not_before_us:
             verdict: Verdict = "ok" if not_before_us <= time.time_ns() // 1000 else "warn"

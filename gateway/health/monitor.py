@@ -97,7 +97,7 @@ class Alarms:
         self._begun: list[_Alarm] = []
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", *, times: int = 1, age: float = 0.0) -> None:
-        """Note an event of `age` seconds ago, or with `times` 0 a state that holds, which counts once in an alarm."""
+        """Note `times` events of `age` seconds ago; 0 stands for a lasting state, which counts once in an alarm."""
         if (code, name) not in self._alarms and self._name_counts[code] >= _MOST_NAMES:
             name, detail = "", ""
         event_time = self._seconds() - age
@@ -321,7 +321,7 @@ class Monitor:
             self._newest_frames[device] = _Newest(now, end if previous is None else max(end, previous.end), limit)
 
     def clock_ahead(self) -> float | None:
-        """Return by how many seconds this clock is ahead of the newest ticks of recent frames; `None` without any.
+        """Return the seconds by which this clock is ahead of the newest ticks of recent frames; `None` without frames.
 
         Each device gives a number; the one nearest to 0 is returned.
         """

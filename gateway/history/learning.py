@@ -117,10 +117,10 @@ def joined_sequences(groups: Sequence[Sequences]) -> Sequences:
     return Sequences.of(symbols, ticks, *columns)
 
 
-def e_step(part: Sequences, transition: Floats, initial: Floats) -> ExpectedCounts:
-    """Return the expected counts under a chain, given symbols; `initial` (k,) is each sequence's first distribution."""
+def e_step(sequences: Sequences, transition: Floats, initial: Floats) -> ExpectedCounts:
+    """Return the expected counts of sequences under a chain; `initial` (k,) is each sequence's first distribution."""
     log_likelihood, first, moves = 0.0, np.zeros_like(initial), np.zeros_like(transition)
-    for problem in _problems(part, transition, initial):
+    for problem in _problems(sequences, transition, initial):
         step = expectations(problem)
         log_likelihood, first, moves = log_likelihood + step.log_likelihood, first + step.first, moves + step.moves
     return ExpectedCounts(log_likelihood, first, moves)
@@ -166,7 +166,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Progres
     with source.open() as history:
         streams = source.streams(history)
     policy = _common_policy(streams)
-    k = len(policy.discretiser.states)
+    state_count = len(policy.discretiser.states)
     progress("reading symbols")
     parts = tasks.hold(read_sequences, [(group,) for group in Group.all(source)])
     ticks_of_parts, lengths, since, until = zip(*tasks.map(_part_sizes, [(part,) for part in parts]), strict=True)
@@ -175,7 +175,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Progres
     step = -(-sum(lengths) // _SAMPLE_TICKS)
     sample = joined_sequences(tasks.map(_take_sample, [(part, step) for part in parts]))
     progress("finding the chain of some symbols")
-    start_chain = _start_chain(sample, k)
+    start_chain = _start_chain(sample, state_count)
     initial = stationary_distribution(start_chain)
 
     def evaluate(transition: Floats) -> tuple[float, Floats]:
@@ -203,12 +203,12 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Progres
     return _learned_model(source, streams, policy, fit, ticks, Span(min(since), max(until)))
 
 
-def _part_sizes(part: Sequences) -> tuple[int, int, int, int]:
-    return part.ticks, len(part.symbols), part.since, part.until
+def _part_sizes(sequences: Sequences) -> tuple[int, int, int, int]:
+    return sequences.ticks, len(sequences.symbols), sequences.since, sequences.until
 
 
-def _take_sample(part: Sequences, step: int) -> Sequences:
-    return part.take(np.arange(0, len(part.tables), step))
+def _take_sample(sequences: Sequences, step: int) -> Sequences:
+    return sequences.take(np.arange(0, len(sequences.tables), step))
 
 
 def _common_policy(streams: list[SymbolStream]) -> Policy:
@@ -216,25 +216,25 @@ def _common_policy(streams: list[SymbolStream]) -> Policy:
     if len(stream_names := sorted({stream.stream for stream in streams})) > 1:
         raise FuguError(f"one class is learned for one stream: name it with --stream, one of {', '.join(stream_names)}")
     policies = [policy for stream in streams for policy in stream.policies.values()]
-    reference = policies[0]
+    first_policy = policies[0]
     for policy in policies:
-        if (policy.discretiser, policy.clock.period_us) != (reference.discretiser, reference.clock.period_us):
+        if (policy.discretiser, policy.clock.period_us) != (first_policy.discretiser, first_policy.clock.period_us):
             raise FuguError(
                 f"{policy.device}/{policy.stream} version {policy.version} has other states or ticks than "
-                f"{reference.device}/{reference.stream} version {reference.version}: "
+                f"{first_policy.device}/{first_policy.stream} version {first_policy.version}: "
                 "choose devices, or a time, that agree"
             )
-    if (states := len(reference.discretiser.states)) > _MOST_STATES:
-        raise FuguError(f"{reference.stream} has {states} states: a class is learned for at most {_MOST_STATES}")
-    return reference
+    if (states := len(first_policy.discretiser.states)) > _MOST_STATES:
+        raise FuguError(f"{first_policy.stream} has {states} states: a class is learned for at most {_MOST_STATES}")
+    return first_policy
 
 
-def _start_chain(sample: Sequences, k: int) -> Floats:
+def _start_chain(sample: Sequences, state_count: int) -> Floats:
     """Return the likeliest chain of a sample after a few rounds of expectation maximisation."""
-    best_chain: tuple[float, Floats] = (-np.inf, np.eye(k))
-    uniform = np.full(k, 1.0 / k)
-    for stay in _STAYS:
-        chain = stay * np.eye(k) + (1.0 - stay) / k
+    best_chain: tuple[float, Floats] = (-np.inf, np.eye(state_count))
+    uniform = np.full(state_count, 1.0 / state_count)
+    for stay_probability in _STAYS:
+        chain = stay_probability * np.eye(state_count) + (1.0 - stay_probability) / state_count
         for _ in range(_FIRST_ROUNDS):
             counts = e_step(sample, chain, uniform)
             if counts.log_likelihood > best_chain[0]:
@@ -299,7 +299,7 @@ class _Chains(NamedTuple):
 
 
 def _stream_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
-    """Return the chains to compare stretches with, and the deviations of streams by the chain of each stream."""
+    """Return the chains for the comparison of stretches, and the deviations of streams by each stream's own chain."""
     rows_of_parts = tasks.map(_chains_of_streams, [(part, chains.common, initial) for part in parts])
     stream_numbers, ticks, own_chains, noises = zip(*itertools.chain.from_iterable(rows_of_parts), strict=True)
     deviations = np.array([*map(log_ratios, own_chains)]) - log_ratios(chains.common)
@@ -358,8 +358,8 @@ def _scores(part: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, 
         chain = chains.of(stream)
         gradients.append(_gradient(chain, e_step(part.take([i]), chain, initial).moves))
     ticks = np.add.reduceat(part.symbols >= 0, part.starts[:-1], dtype=np.int64) if gradients else np.empty(0, np.int64)
-    d = len(chains.common) * (len(chains.common) - 1)
-    return np.array(gradients).reshape(-1, d), ticks, part.streams
+    dimension = len(chains.common) * (len(chains.common) - 1)
+    return np.array(gradients).reshape(-1, dimension), ticks, part.streams
 
 
 def _learned_model(

@@ -234,7 +234,7 @@ class ExportedHistory:
         ]
 
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
-        """Yield the symbols of a stream in a span of time; in a day in tick order, except where its clock was set."""
+        """Yield the symbols of a stream in a span of time; each day's in tick order, except where the clock was set."""
         for day in self.days(stream, span):
             for group in self._days[day]:
                 for rows in self._rows(group).get((stream.device, stream.stream), ()) if group.may_hold(stream) else ():
@@ -253,8 +253,8 @@ class ExportedHistory:
                 columns = [schema.get_field_index(name) for name in _STREAM_COLUMNS]
                 for group_number in range(metadata.num_row_groups):
                     row_group = metadata.row_group(group_number)
-                    ranges = [_name_range(row_group.column(column).statistics) for column in columns]
-                    groups[day].append(_Group(path, group_number, *ranges))
+                    name_ranges = [_name_range(row_group.column(column).statistics) for column in columns]
+                    groups[day].append(_Group(path, group_number, *name_ranges))
         return groups
 
 
@@ -268,10 +268,10 @@ def _read_rows(folder_name: str, group: _Group) -> dict[tuple[str, str], list[_R
                     raise pa.ArrowInvalid("a row has no value in one of its columns")
                 columns = map(batch.column, _STREAM_COLUMNS)
                 names = [(column.dictionary.to_pylist(), np.asarray(column.indices, np.int64)) for column in columns]
-                edges = np.flatnonzero(np.any([np.diff(codes) != 0 for _, codes in names], axis=0)) + 1
+                edges = np.flatnonzero(np.any([np.diff(stream_codes) != 0 for _, stream_codes in names], axis=0)) + 1
                 rows = np.stack([np.asarray(batch.column(name).cast(pa.int64()), np.int64) for name in _COLUMNS[2:]])
                 for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
-                    device, stream = (texts[codes[low]] for texts, codes in names)
+                    device, stream = (texts[stream_codes[low]] for texts, stream_codes in names)
                     rows_of_stream[device, stream].append(rows[:, low:high])
     except (OSError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]
@@ -288,9 +288,9 @@ def _split_pieces(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, 
             raise FuguError(f"{stream.device}/{stream.stream} has a symbol that policy version {version} does not have")
         clock = policy.clock
         shift[is_version] = tick[is_version] - (time[is_version] - clock.epoch_us) // clock.period_us
-    changes = (np.diff(tick) != 1) | (np.diff(versions) != 0) | (np.diff(shift) != 0)
+    change_indices = (np.diff(tick) != 1) | (np.diff(versions) != 0) | (np.diff(shift) != 0)
     symbols = symbol.astype(np.uint8)
-    for low, high in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(tick)]):
+    for low, high in pairwise([0, *(np.flatnonzero(change_indices) + 1).tolist(), len(tick)]):
         yield Piece(int(versions[low]), int(tick[low]), int(shift[low]), symbols[low:high])
 
 

@@ -88,7 +88,7 @@ class SmoothedStream:
         self._belief_before: dict[_Track, _Evidence] = {}
 
     def look_back(self, day: int) -> None:
-        """Store the evidence of the symbols after a day about its end."""
+        """Store the evidence about a day's end, from the symbols after that day."""
         for track, pieces in self._blocks(day).items():
             if track in self._later_message:
                 self._message_after[day, track] = self._later_message[track]
@@ -160,8 +160,8 @@ def _observed_runs(block: Piece, marginals: Floats) -> Iterator[TickProbabilitie
     """Yield the marginals of each run of ticks with symbols."""
     has_symbol = np.concatenate([[False], block.symbols >= 0, [False]])
     edges = np.flatnonzero(np.diff(has_symbol)).reshape(-1, 2)
-    for low, high in edges.tolist():
-        yield TickProbabilities(block.version, block.first + low, block.shift, marginals[low:high])
+    for first_index, end_index in edges.tolist():
+        yield TickProbabilities(block.version, block.first + first_index, block.shift, marginals[first_index:end_index])
 
 
 def _run_kernel(kernel: Callable[..., Floats], stream: SymbolStream, *arguments: object) -> Floats:

@@ -206,7 +206,7 @@ class StoredHistory:
                     yield frame
 
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
-        """Yield the estimates that a frame of points allows: of its ticks, and those with `lag` of earlier ticks."""
+        """Yield a frame's new estimates: of its own ticks without lag, and of earlier ticks with `lag`."""
         place, points = self._places[stream.device, stream.stream, ""], self._points(lag)
         yield points.estimate(place, frame)
         yield from points.lagged_estimates(place, frame)
@@ -225,7 +225,7 @@ class StoredHistory:
                     yield frame
 
     def next_time(self, begin_us: int) -> int | None:
-        """Return a time from `begin_us` on, in microseconds, such that nothing is stored between the two.
+        """Return a time from `begin_us` on, in microseconds, before which nothing is stored after `begin_us`.
 
         No symbol lies between them, and no frame of points or window begins there. `None` if there is none later.
         """

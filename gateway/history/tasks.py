@@ -83,7 +83,7 @@ class Tasks:
     """Runs functions in this process."""
 
     def hold(self, function: Callable[..., Any], calls: _Arguments) -> list[Any]:
-        """Run a function for each call's arguments. Return arguments for `map`: the outcomes, or references to them."""
+        """Run a function for each call's arguments. Return the outcomes, or references to outcomes, for `map`."""
         return self.map(function, calls)
 
     def map(

@@ -313,8 +313,8 @@ def application(
         if session is None:
             return _refusal(request, "/login#wrong", 403)
         response = RedirectResponse("/", 303)
-        age = int(login.session_seconds) or 1
-        response.set_cookie(COOKIE, session, max_age=age, httponly=True, samesite="strict", secure=secure)
+        cookie_age = int(login.session_seconds) or 1
+        response.set_cookie(COOKIE, session, max_age=cookie_age, httponly=True, samesite="strict", secure=secure)
         return response
 
     async def log_out(request: Request) -> Response:
@@ -433,7 +433,7 @@ class _Tabs:
         return StreamingResponse(self._events(request, network, *view), headers=headers)
 
     def _is_full_for(self, network: str) -> bool:
-        """Return True if no stream is free, and no other network has two streams more than this one."""
+        """Return True if no stream of events is free, and no other network has two streams more than this one."""
         tab_counts = Counter(self._networks.values())
         return len(self._networks) >= _MAX_TABS and tab_counts[network] + 1 >= max(tab_counts.values())
 
@@ -444,8 +444,8 @@ class _Tabs:
             return
         if len(self._networks) >= _MAX_TABS:
             ((largest_network, _),) = Counter(self._networks.values()).most_common(1)
-            oldest = next(other for other, name in self._networks.items() if name == largest_network)
-            del self._networks[oldest]  # it ends before its next event, even an empty one
+            oldest_tab = next(other_tab for other_tab, name in self._networks.items() if name == largest_network)
+            del self._networks[oldest_tab]  # it ends before its next event, even an empty one
         self._networks[request] = network
         try:
             async with aclosing(self._channels.follow(view_key, make_source)) as events:

@@ -189,7 +189,7 @@ class AttackView:
         self._has_changed = False
 
     def describe(self, description: Description) -> None:
-        """From now on, attack messages of this description's policy version; messages of other versions are kept."""
+        """Attack messages of this description's policy version from now on, and keep messages of other versions."""
         self._description, self._has_changed = description, True
 
     def take(self, frame: SymbolFrame) -> None:
@@ -210,7 +210,7 @@ class AttackView:
             self._has_changed = True
 
     def due_attack(self) -> Callable[[Ask], Fields] | None:
-        """Return a function that asks for the update, for any thread; `None` without a change or a description."""
+        """Return a function, for any thread, that asks for an update; `None` without a change or a description."""
         if not self._has_changed or self._description is None:
             return None
         self._has_changed = False
@@ -276,7 +276,7 @@ def _counts_update(description: Description, windows: Sequence[WindowFrame], ask
 def _update(
     description: Description, answer: Fields, span: tuple[int, int], times: Iterable[int], states: Sequence[str]
 ) -> Fields:
-    """Make the page's update of an answer about a span, given by its first and last tick.
+    """Make the page's update from an answer about a span, which is a pair of first and last tick.
 
     The answer has a column for each of `states`; of two states, only the second is drawn. `times` are wall ticks.
     """

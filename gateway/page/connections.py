@@ -32,7 +32,7 @@ class Connections(socket.socket):
         self._connections: dict[tuple[str, int], _Connection] = {}
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection. If its network, or all together, have too many strangers, end the oldest of them."""
+        """Accept a connection. If its network, or all networks, have too many strangers, end the oldest stranger."""
         accepted_socket, address = super().accept()
         peer, network = address[:2], network_of(address[0])
         strangers = [other for other in self._connections.values() if not other.is_signed_in]

@@ -29,7 +29,7 @@ __all__ = ["DeviceView"]
 
 
 def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float]:
-    """Return bounds of the probability of state 1 at a tick, for all chains of a class and all releases.
+    """Return bounds of the probability of state 1 at a tick, whatever the chain of a class and the releases.
 
     Before any release, a chain of the class is in state 1 with probability q / (q + r). Releases change these odds by a
     factor of at most e^epsilon, for an attacker who knows only the chain.
@@ -144,7 +144,7 @@ class DeviceView:
             self.keep(update)
 
     def stored_due(self, now: float) -> dict[tuple[str, str], int]:
-        """Return the first tick to read in a store, by stream and window, of streams with a new version.
+        """Return the first tick to read from a store, by stream and window, for streams with a new version.
 
         These are the ticks of a week until Unix time `now` in seconds, or of as many windows as are kept.
         """

@@ -285,7 +285,7 @@ def frame_topics(fleet: str, device: str) -> list[str]:
 
 
 async def _repeat(seconds: float, job: Callable[[], None], wake: asyncio.Event | None = None) -> None:
-    """Run a job in a thread every `seconds`, or when woken. A failed run is logged, and the next one still comes."""
+    """Run a job in a thread every `seconds`, or when woken; a failed run is logged and ends nothing."""
     wake = wake or asyncio.Event()
     while True:
         with suppress(TimeoutError):

@@ -138,8 +138,8 @@ class FleetView:
         all_rows = self._sorted_rows()
         search = query.search.lower()
         rows = [row for row in all_rows if query.condition in ("", row[0]) and search in row[1].name.lower()]
-        pages = max(1, -(-len(rows) // PAGE_ROWS))
-        page = min(max(query.page, 0), pages - 1)
+        page_count = max(1, -(-len(rows) // PAGE_ROWS))
+        page = min(max(query.page, 0), page_count - 1)
         condition_counts = Counter(condition for condition, _ in all_rows)
         policies = Counter(member.running for _, member in all_rows if member.running is not None)
         return {
@@ -147,7 +147,7 @@ class FleetView:
             "counts": {condition: condition_counts[condition] for condition in _CONDITIONS},
             "matching": len(rows),
             "page": page,
-            "pages": pages,
+            "pages": page_count,
             "rows": [_row_fields(*row) for row in rows[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]],
             "policies": [{"version": version, "devices": count} for version, count in sorted(policies.items())],
             "waves": self._waves(),

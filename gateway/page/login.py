@@ -29,7 +29,7 @@ def password_line(password: str) -> str:
     if not _LEAST_CHARACTERS <= len(password) <= _MOST_CHARACTERS:
         raise FuguError(f"a password has {_LEAST_CHARACTERS} to {_MOST_CHARACTERS} characters")
     salt = secrets.token_bytes(16)
-    return f"scrypt${base64.b64encode(salt).decode()}${base64.b64encode(_hash(password, salt)).decode()}"
+    return f"scrypt${base64.b64encode(salt).decode()}${base64.b64encode(_password_hash(password, salt)).decode()}"
 
 
 def network_of(peer: str) -> str:
@@ -82,7 +82,7 @@ class Login:
         """Begin a session and return its name; `None` for a wrong password, or if the peer's network is shut out."""
         if self.wait_seconds(peer) or len(password) > _MOST_CHARACTERS:
             return None
-        if not hmac.compare_digest(_hash(password, self._salt), self._digest):
+        if not hmac.compare_digest(_password_hash(password, self._salt), self._digest):
             self._note_failure(network_of(peer))
             return None
         session_name = secrets.token_urlsafe(32)
@@ -106,7 +106,7 @@ class Login:
             self._failures.popitem(last=False)
 
 
-def _hash(password: str, salt: bytes) -> bytes:
+def _password_hash(password: str, salt: bytes) -> bytes:
     return hashlib.scrypt(password.encode("utf-8", "surrogatepass"), salt=salt, n=_N, r=_R, p=_P)
 
 

@@ -141,7 +141,7 @@ class Memory:
         self.changes += 1
 
     def read(self) -> None:
-        """Read the newest estimate of each stream; estimates that it has replaced cost nothing."""
+        """Read the newest estimate of each stream; older estimates that still wait are never read."""
         for streams in self._devices.values():
             for stream in streams.values():
                 stream.read()
@@ -255,8 +255,8 @@ class _Stream:
                 place = {"accuracy": accuracy, "time": unix_us(time) / 1e6}
             case StateEstimate(state=name, probability=probability):
                 state = {"state": name, "probability": probability}
-        newest = all_series[0].newest.event() if all_series else None
-        return {"newest": newest, "place": place, "state": state, "promise": self._promise}
+        newest_row = all_series[0].newest.event() if all_series else None
+        return {"newest": newest_row, "place": place, "state": state, "promise": self._promise}
 
 
 class _Series:
@@ -269,14 +269,14 @@ class _Series:
     def add(self, report: ReportNumbers) -> None:
         self.newest = report
         width = 1 + 3 * len(report.names)
-        for (step, span), tier in zip(TIERS, self.tiers, strict=True):
-            while tier and (tier[-width] // step >= report.time // step):
+        for (time_step, time_span), tier in zip(TIERS, self.tiers, strict=True):
+            while tier and (tier[-width] // time_step >= report.time // time_step):
                 del tier[-width:]
             tier.extend((report.time, *chain(*report.numbers)))
-            expired = 0
-            while tier[expired] < report.time - span:
-                expired += width
-            del tier[:expired]
+            expired_rows = 0
+            while tier[expired_rows] < report.time - time_span:
+                expired_rows += width
+            del tier[:expired_rows]
 
     def append_later(self, other_series: _Series) -> None:
         """Append the later rows of another series. If its names or unit differ, take all its rows instead."""

@@ -40,7 +40,7 @@ _STORED = -1
 """The tick of a version that only stored policies name: before all ticks."""
 
 
-class Running(NamedTuple):
+class RunningPolicy(NamedTuple):
     """A stream's policy, and whether the device has named its version.
 
     `others` are the policies of other versions that the device has named, or stored frames have, the newest last. Some
@@ -100,42 +100,42 @@ class InForce:
         if not self._catalogue.has(device, stream):
             return False
         self._catalogue.note_run(device, stream, version)
-        version_before = self._named_versions.get((device, stream), (_STORED, 0))
-        self._named_versions[device, stream] = newest_version = max(version_before, (tick, version))
-        if newest_version[1] != version_before[1]:
+        old_version = self._named_versions.get((device, stream), (_STORED, 0))
+        self._named_versions[device, stream] = newest_version = max(old_version, (tick, version))
+        if newest_version[1] != old_version[1]:
             self._version_starts[device, stream] = version, tick
         if (used_versions := self._used_versions.get((device, stream))) is None:
             used_versions = self._used_versions[device, stream] = set(self._catalogue.stored_versions(device, stream))
         is_new_version = version not in used_versions and version in self._catalogue.policies_of(device, stream)
         if is_new_version:
             used_versions.add(version)
-        return newest_version[1] != version_before[1] or is_new_version
+        return newest_version[1] != old_version[1] or is_new_version
 
     def take_answer(self, device: str, answer: PolicyStatus) -> bool:
         """Take a device's answer to a document. Return whether the version in force or the refusal has changed."""
         if not (self._catalogue.has(device) or self._is_enrolled(device)):
             return False
-        answer_before = self._documents.get(device), self.refusals.get(device, "")
+        old_answer = self._documents.get(device), self.refusals.get(device, "")
         self._documents[device] = answer.version
         if answer.reason:
             self.refusals[device] = answer.reason
         else:
             self.refusals.pop(device, None)
-        return answer_before != (answer.version, answer.reason)
+        return old_answer != (answer.version, answer.reason)
 
-    def running_policy(self, device: str, stream: str) -> Running | None:
+    def running_policy(self, device: str, stream: str) -> RunningPolicy | None:
         """Return the policy in force of a stream; `None` without one, or if the device refused it and runs none."""
         if (policy := self.policy(device, stream)) is None:
             return None
         if not (version := self._newest_version(device, stream)):
-            return Running(policy, False)
+            return RunningPolicy(policy, False)
         policies = self._catalogue.policies_of(device, stream)
         other_versions = sorted(self._versions_used(device, stream) & (policies.keys() - {policy.version}))
-        other_policies = tuple(policies[other] for other in other_versions[-MOST_OTHERS:])
-        return Running(policy, policy.version == version, other_policies, self.history(device, stream))
+        other_policies = tuple(policies[other_version] for other_version in other_versions[-MOST_OTHERS:])
+        return RunningPolicy(policy, policy.version == version, other_policies, self.history(device, stream))
 
     def policy(self, device: str, stream: str) -> AnyPolicy | None:
-        """Return the policy that `running_policy` returns, without a query to the store."""
+        """Return the policy of `running_policy`, without a query to the store."""
         versions = self._catalogue.policies_of(device, stream)
         version = self._newest_version(device, stream)
         if not version and device in self.refusals:
@@ -189,13 +189,13 @@ _Stream = tuple[str, str]
 class Described(NamedTuple):
     """A policy's description, with its message and the message's digest."""
 
-    running: Running
+    running: RunningPolicy
     description: Description
     payload: bytes
     digest: bytes
 
     @classmethod
-    def of(cls, running: Running) -> Self:
+    def of(cls, running: RunningPolicy) -> Self:
         """Describe a policy, and as many other versions as one message has room for, the newest ones."""
         for skip in range(len(running.others) + 1):
             policy, confirmed, other_policies, history = running
@@ -308,7 +308,7 @@ class Describing(Part):
         self.due = max(self._quiet_at, self._rested_at)
 
     def _first_share(self) -> str:
-        """Return in words when the first of the devices will share something, if it runs."""
+        """Return in words the time at which the first device will share something, if that device runs."""
         now = time.time_ns() // 1000
         due_times = [
             share_due_us(policy, now)

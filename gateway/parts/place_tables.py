@@ -172,9 +172,9 @@ class TableSender(Part):
             return
         if newest_frame is not None:
             tick += newest_frame.frame.shift  # tables have the device's own tick numbers
-        state.sent = {number: until for number, until in state.sent.items() if until > tick}
-        for needed in self._needed_tables(stream, model, newest_frame, tick):
-            table = self._obtain_table(stream, model, state.sent, *needed)
+        state.sent = {table_number: until for table_number, until in state.sent.items() if until > tick}
+        for needed_table in self._needed_tables(stream, model, newest_frame, tick):
+            table = self._obtain_table(stream, model, state.sent, *needed_table)
             if table is None or state.sent.get(table.number) == table.until:
                 continue
             topic = topic_of("table", self._fleet, *stream)
@@ -184,7 +184,7 @@ class TableSender(Part):
             self._counters["tables_sent"] += 1
 
     def _running_model(self, stream: _Stream, newest_frame: MeasuredFrame | None) -> MeasureModel:
-        """Return the model of the policy that the newest frame names; of the newest policy without a valid frame."""
+        """Return the model of the newest frame's policy; without a valid frame, of the newest policy."""
         if newest_frame is not None:
             with suppress(RefusedError):
                 return self._catalogue.find(*stream, newest_frame.frame.policy_version, MeasureModel)
@@ -244,14 +244,14 @@ class TableSender(Part):
         if table_key in self._failed_keys:
             return None
         stream_number = self._store.number_of(*stream)
-        earlier = self._cached_tables.get(table_key) or store.table_for(stream_number, policy.version, table_bits)
-        if (earlier is None or earlier.number not in sent_tables) and len(sent_tables) >= capacity:
+        stored_table = self._cached_tables.get(table_key) or store.table_for(stream_number, policy.version, table_bits)
+        if (stored_table is None or stored_table.number not in sent_tables) and len(sent_tables) >= capacity:
             return None
-        if earlier is not None and earlier.until >= ticks[1]:
-            self._remember(table_key, earlier)
-            return earlier
-        if earlier is not None:
-            table_number, noise = earlier.number, earlier.noise
+        if stored_table is not None and stored_table.until >= ticks[1]:
+            self._remember(table_key, stored_table)
+            return stored_table
+        if stored_table is not None:
+            table_number, noise = stored_table.number, stored_table.noise
         else:
             try:
                 noise, joined_pairs = make_noise(model, possible, likely)

@@ -24,7 +24,7 @@ from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import AccessList, Audience, Rule, planned_audiences, read_access
-from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, symbol_bounds
+from gateway.audit.attacks import AttackTrial, attack_audiences, largest_scale, symbol_bounds
 from gateway.audit.mechanism import gateway_releases, windows
 from gateway.audit.recordings import release_noise, stream_topics, window_noise
 from gateway.audit.stream import audit_stream, distribution_problems
@@ -41,7 +41,7 @@ ONE = Window(name="high", length=6, stride=6, states=(1,), scale="20")
 SITE = (Audience("site", True, 0.0, "ignorant", ("watch/hr",), ("watch/hr",), ()),)
 
 
-def attacked(policy: Policy, who: tuple[Audience, ...] = SITE, seed: int = 1, trials: int = 3000) -> list[Attacked]:
+def attacked(policy: Policy, who: tuple[Audience, ...] = SITE, seed: int = 1, trials: int = 3000) -> list[AttackTrial]:
     return list(attack_audiences([policy], who, windows(policy), seed=seed, trials=trials))
 
 

@@ -25,7 +25,7 @@ from fugu.contract.windows import Window
 from fugu.places.composition import measured_loss
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import planned_audiences
-from gateway.audit.attacks import Attacked, attack_audiences
+from gateway.audit.attacks import AttackTrial, attack_audiences
 from gateway.audit.mechanism import gateway_releases, windows
 from gateway.audit.stream import attack_points, audit_stream
 from gateway.releases.config import ReleaseConfig
@@ -44,14 +44,14 @@ ONE = Window(name="high", length=6, stride=6, states=(1,), scale="20")
 THREE = ((0.9, 0.08, 0.02), (0.05, 0.9, 0.05), (0.02, 0.08, 0.9))
 
 
-def site(*policies: Policy, trials: int = 2000) -> Attacked:
+def site(*policies: Policy, trials: int = 2000) -> AttackTrial:
     """Reach of attackers with all that the site hears of some streams."""
     counts = [window._replace(source=n) for n, policy in enumerate(policies) for window in windows(policy)]
     (pick_event,) = attack_audiences(policies, planned_audiences(policies), counts, seed=1, trials=trials)
     return pick_event
 
 
-def refutation(policy: Policy, epsilon: float, adversary: Adversary, **plan: Any) -> Attacked:
+def refutation(policy: Policy, epsilon: float, adversary: Adversary, **plan: Any) -> AttackTrial:
     config = ReleaseConfig.model_validate(
         {
             "audiences": {"street": {"epsilon": epsilon, "adversary": adversary}},
@@ -124,7 +124,7 @@ KINDS = {
 }
 
 
-def placed(number: int) -> Attacked:
+def placed(number: int) -> AttackTrial:
     """Reach of attackers with a point, or all points, of a walk on four places that must all be alike."""
     places = measure_policy(side=2, graph={"complete": True})
     bound = measured_loss(places.measurement, places.matrix, None, "stationary", "ignorant").epsilon

@@ -27,7 +27,7 @@ from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import MarkovChain
 from fugu_cli.view.audit import attacked_stream
 from gateway.audit.access import Audience, planned_audiences
-from gateway.audit.attacks import Attacked, attack_audiences
+from gateway.audit.attacks import AttackTrial, attack_audiences
 from gateway.audit.ledger import stream_loss
 from gateway.audit.mechanism import gateway_releases, windows
 from gateway.audit.stream import audit_stream, stretch_findings
@@ -70,7 +70,7 @@ def counting(ticks: int, adversary: Adversary = "universal", epsilon: float | No
     return promised(alone, ticks, epsilon)
 
 
-def attacked(policy: Policy, audiences: tuple[Audience, ...] = SITE, trials: int = 1000) -> dict[int, Attacked]:
+def attacked(policy: Policy, audiences: tuple[Audience, ...] = SITE, trials: int = 1000) -> dict[int, AttackTrial]:
     attacks = attack_audiences([policy], audiences, windows(policy), seed=1, trials=trials)
     return {attacked.ticks: attacked for attacked in attacks}
 

@@ -16,7 +16,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import UNCHANGED, Noise
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.timeline import Drawn
-from gateway.parts.describe import Described, InForce, Running
+from gateway.parts.describe import Described, InForce, RunningPolicy
 from tests.support.changing_noise import sides, stretch_losses
 from tests.support.measured import measure_policy
 from tests.support.scenes import catalogue, policy
@@ -30,7 +30,7 @@ STRONG, WEAK = (
 )
 
 
-def in_force(force: InForce) -> Running | None:
+def in_force(force: InForce) -> RunningPolicy | None:
     """The policy of the stream, without what is known of its ticks."""
     running = force.running_policy("watch", "hr")
     return running and running._replace(history=UNCHANGED)
@@ -54,14 +54,14 @@ def test_a_refused_policy_is_not_in_force_whatever_comes_first() -> None:
         )
         for index in order:
             steps[index]()
-        assert in_force(force) == Running(V1, True)
+        assert in_force(force) == RunningPolicy(V1, True)
         assert force.refusals == {"watch": "guarantee"}
 
 
 def test_a_first_policy_that_is_refused_is_not_described() -> None:
     force = InForce(catalogue([V1]))
     force.take_answer("watch", answer(0))
-    assert in_force(force) == Running(V1, False)
+    assert in_force(force) == RunningPolicy(V1, False)
     assert force.take_answer("watch", answer(0, "guarantee"))
     assert force.running_policy("watch", "hr") is None
 
@@ -70,18 +70,18 @@ def test_an_accepted_policy_ends_a_refusal() -> None:
     force = InForce(catalogue([V1, V2, V3]))
     force.take_answer("watch", answer(1, "guarantee"))
     assert force.take_answer("watch", answer(3))
-    assert (in_force(force), force.refusals) == (Running(V3, True), {})
+    assert (in_force(force), force.refusals) == (RunningPolicy(V3, True), {})
     assert not force.take_answer("watch", answer(3))
 
 
 def test_of_an_absent_device_nothing_is_confirmed_and_a_last_will_erases_nothing() -> None:
     force = InForce(catalogue([V1, V2]))
-    assert in_force(force) == Running(V2, False)
+    assert in_force(force) == RunningPolicy(V2, False)
     assert not force.take_status("watch", status(1, 50, online=False))
-    assert in_force(force) == Running(V2, False)
+    assert in_force(force) == RunningPolicy(V2, False)
     assert force.take_status("watch", status(1, 50))
     assert not force.take_status("watch", status(2, 60, online=False))
-    assert in_force(force) == Running(V1, True)
+    assert in_force(force) == RunningPolicy(V1, True)
     assert force.running_policy("watch", "unknown") is None
 
 
@@ -89,13 +89,13 @@ def test_a_rollback_counts_from_its_ticks_on_and_late_frames_do_not_undo_it() ->
     force = InForce(catalogue([V1, V2]))
     force.note_version("watch", "hr", 2, 99)
     assert force.note_version("watch", "hr", 1, 98), "a late frame of another version"
-    assert in_force(force) == Running(V2, True, (V1,))
+    assert in_force(force) == RunningPolicy(V2, True, (V1,))
     assert not force.note_version("watch", "hr", 1, 97)
     assert force.take_status("watch", status(1, 100))
     assert not force.note_version("watch", "hr", 2, 99)
-    assert in_force(force) == Running(V1, True, (V2,))
+    assert in_force(force) == RunningPolicy(V1, True, (V2,))
     assert force.note_version("watch", "hr", 2, 100)
-    assert in_force(force) == Running(V2, True, (V1,))
+    assert in_force(force) == RunningPolicy(V2, True, (V1,))
 
 
 def test_versions_that_frames_may_still_come_under_are_the_newest_three_that_the_gateway_has() -> None:
@@ -104,7 +104,7 @@ def test_versions_that_frames_may_still_come_under_are_the_newest_three_that_the
     for version in (1, 2, 3, 4, 5, 900):
         force.note_version("watch", "hr", version, version)
     assert force.take_status("watch", status(6, 1000))
-    assert in_force(force) == Running(policies[5], True, tuple(policies[2:5]))
+    assert in_force(force) == RunningPolicy(policies[5], True, tuple(policies[2:5]))
 
 
 def test_a_rollout_that_is_half_way_describes_each_device_by_its_own_version() -> None:
@@ -123,12 +123,12 @@ def test_a_restart_knows_versions_from_stored_frames_even_of_policies_that_are_g
     policies = catalogue([V2])
     policies.retire([V1.to_json()])
     force = InForce(policies)
-    assert in_force(force) == Running(V1, True)
+    assert in_force(force) == RunningPolicy(V1, True)
     force.take_status("watch", status(2, 10))
-    assert in_force(force) == Running(V2, True, (V1,))
+    assert in_force(force) == RunningPolicy(V2, True, (V1,))
     policies = catalogue([V1, V2])
     policies.retire([V1.to_json()])
-    assert in_force(InForce(policies)) == Running(V1, True)
+    assert in_force(InForce(policies)) == RunningPolicy(V1, True)
 
 
 def test_a_version_of_stored_frames_is_never_given_to_another_policy() -> None:
@@ -143,7 +143,7 @@ def test_a_version_of_stored_frames_is_never_given_to_another_policy() -> None:
 def test_a_version_that_the_gateway_does_not_have_is_described_by_the_one_before_unconfirmed() -> None:
     force = InForce(catalogue([V2]))
     force.take_status("watch", status(3, 10))
-    assert in_force(force) == Running(V2, False)
+    assert in_force(force) == RunningPolicy(V2, False)
     force = InForce(catalogue([V2]))
     force.take_status("watch", status(1, 10))
     assert force.running_policy("watch", "hr") is None
@@ -156,8 +156,8 @@ def drawn(*rows: tuple[int, int, int, int]) -> Callable[[str, str], Sequence[Dra
 
 def test_a_promise_is_dated_by_the_ticks_of_all_versions_and_anew_after_a_rollback() -> None:
     force = InForce(catalogue([STRONG, WEAK]))
-    assert in_force(force) == Running(WEAK, False)
-    assert Described.of(Running(WEAK, False)).description.guarantee.always
+    assert in_force(force) == RunningPolicy(WEAK, False)
+    assert Described.of(RunningPolicy(WEAK, False)).description.guarantee.always
     rows = [(1, 0, 0, 999)]
     force = InForce(catalogue([STRONG, WEAK]), rows_of=lambda *_: drawn(*rows)("", ""))
     force.note_version("watch", "hr", 1, 999)
@@ -230,7 +230,7 @@ def test_what_was_before_the_first_stored_tick_is_unknown() -> None:
     assert since > 500
 
 
-def running(force: InForce) -> Running:
+def running(force: InForce) -> RunningPolicy:
     running = force.running_policy("watch", "hr")
     assert running is not None
     return running

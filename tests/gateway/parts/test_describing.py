@@ -12,7 +12,7 @@ from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.topics import topic_of
 from gateway.loop.gateway import Gateway
 from gateway.parts import describe as describing
-from gateway.parts.describe import Running
+from gateway.parts.describe import RunningPolicy
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_files import gateway_config
 from tests.support.gateway_service import gateway_here
@@ -97,6 +97,6 @@ def test_other_versions_are_left_out_the_oldest_first_where_a_message_has_no_roo
     policies = [policy(version) for version in (1, 2, 3)]
     fits = len(describe(policies[2], other_policies=policies[1:2]).encode())
     monkeypatch.setattr(describing, "MAX_DESCRIPTION_BYTES", fits)
-    described = describing.Described.of(Running(policies[2], True, tuple(policies[:2])))
+    described = describing.Described.of(RunningPolicy(policies[2], True, tuple(policies[:2])))
     assert [other.version for other in described.description.others] == [2]
     assert len(described.payload) == fits
