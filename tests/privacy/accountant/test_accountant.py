@@ -15,7 +15,7 @@ from fugu.privacy.accountant.finite import KnownChains
 from fugu.privacy.accountant.walks import any_start_bound, endless_bound
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from tests.support.mqm_cases import CHAINS, GOLDEN
-from tests.support.oracle import count_density, worst_loss, worst_release_loss
+from tests.support.oracle import count_density, together, worst_loss, worst_release_loss
 
 THETA = {name: CHAINS[name].transition for name in ("theta1", "theta2")}
 EPSILONS = (0.2, 1.0, 5.0)
@@ -115,6 +115,22 @@ def test_a_binary_count_is_exact(seed: int) -> None:
     loss = ChainAccountant((MarkovChain(transition, initial),)).schedule_loss(np.full(n, 1 / scale))
     assert loss.bound == "exact"
     assert loss.by_tick == pytest.approx(worst.max(axis=(1, 2)), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_member_of_an_interval_class_loses_more(seed: int) -> None:
+    """On both sides of q + r = 1, where alone a leakage needs the image of the lower end."""
+    generator = np.random.default_rng(300 + seed)
+    q, r = np.sort(generator.uniform(0.05, 0.95, 2)), np.sort(generator.uniform(0.05, 0.95, 2))
+    chains = BinaryChains(q=(q[0], q[1]), r=(r[0], r[1]))
+    rates = generator.uniform(0.1, 1.5, 6)
+    release = together(*(count_density(1 / rates[tick], tick, tick) for tick in (0, 1)))
+    rates[2:] = 0.0
+    for q1, r1 in product((*q, q.mean()), (*r, r.mean())):
+        transition, distribution = np.array([[1 - q1, q1], [r1, 1 - r1]]), np.array([r1, q1]) / (q1 + r1)
+        worst = worst_release_loss(distribution, transition, 6, release)
+        schedule = ChainAccountant(chains).schedule_loss(rates)
+        assert np.all(worst.max(axis=(1, 2)) <= schedule.by_tick + 1e-12)
 
 
 def test_a_state_that_cannot_occur_is_no_secret() -> None:
