@@ -401,10 +401,10 @@ def test_a_sum_without_a_home_that_was_forgotten_opens_nothing(site: Site, helpe
 
 def test_killed_between_ledger_and_store_it_is_released_once(site: Site, helper: Helper) -> None:
     good = take(helper, settled(site, helper))
-    remove, site.sums._remove = site.sums._remove, lambda _asked: (_ for _ in ()).throw(LedgerError("killed"))
+    remove, site.sums._remove_set = site.sums._remove_set, lambda _asked: (_ for _ in ()).throw(LedgerError("killed"))
     with pytest.raises(LedgerError):
         site.answer(good)
-    site.sums._remove = remove
+    site.sums._remove_set = remove
     site.sums._answers.clear()
     site.answer(good)
     assert site.lost == []
