@@ -377,30 +377,17 @@ def window_candidates(
         FuguError: no noise is enough.
     """
     release, candidates = problem.planned("windows", chains, blocks=blocks), []
-    period, moments = problem.readings.period, problem.readings.moments
+    judging_of = _judge_windows if blocks is None else _judge_profiles
     scale = release.scale
     assert scale is not None
     for length in lengths:
-        window = replace(release, window_ticks=length)
+        window, seconds = replace(release, window_ticks=length), length * problem.readings.period
         fit, choice = problem.shares(window, "fit"), problem.shares(window, "choose")
         all_counts, all_truth = np.concatenate([fit.counts, choice.counts]), np.concatenate([fit.truth, choice.truth])
         shares = fit._replace(counts=all_counts, truth=all_truth)
-        if not len(fit.counts) or (blocks is None and len(shares.counts) < _LEAST_WINDOWS):
+        if not len(fit.counts) or (judging := judging_of(problem, fit, choice, shares, seconds)) is None:
             continue
-        name, judged_shares, seconds, times = _PROFILE, shares, length * period, None
-        answers = drawn_answers = shares.counts.size
-        if blocks is None:
-            name, judged_shares = _WINDOW, choice if len(choice.counts) >= _LEAST_WINDOWS else shares
-            answers, drawn_answers = len(shares.counts), len(judged_shares.counts)
-            if problem.readings.steady and moments is not None:  # devices of a group share the time of day
-                sets = problem.samples().sets
-                fit_times, choice_times = (
-                    np.rint(moments[part.rows][windows.first] % DAY / seconds).astype(np.int64)
-                    % max(1, round(DAY / seconds))
-                    for part, windows in ((sets.fit, fit), (sets.choose, choice))
-                )
-                times = fit_times, np.concatenate([fit_times, choice_times])
-        runs = max(RUNS, _ANSWERS // drawn_answers)
+        message = partial(_window_message, judging.name, length, shares.counts.shape[1])
         for devices in sorted({1, problem.question.devices}):
             rng = np.random.default_rng(length)
             _, noise_95 = group_error(scale, shares.length, devices)
@@ -408,18 +395,60 @@ def window_candidates(
                 replace(
                     window,
                     devices=devices,
-                    expected_error=judged_shares.error(scale, devices, rng, runs),
+                    expected_error=judging.shares.error(scale, devices, rng, max(RUNS, _ANSWERS // judging.draws)),
                     error_95=min(1.0, noise_95 + float(shares.bias.max())),
-                    guess_error=guess_error(fit.truth, shares.truth, devices, rng, times)
-                    if blocks is None
-                    else float(np.abs(shares.truth - np.median(fit.truth)).mean()),
-                    judged=answers,
-                    **traffic(
-                        seconds, seconds, partial(_window_message, name, length, shares.counts.shape[1]), devices
-                    ),
+                    guess_error=judging.guess_error(devices, rng),
+                    judged=judging.answers,
+                    **traffic(seconds, seconds, message, devices),
                 )
             )
     return candidates
+
+
+class _Judging(NamedTuple):
+    """How windows or profiles of a length are judged.
+
+    Attributes:
+        name: the name of the window in a policy.
+        shares: the shares whose error is expected.
+        answers: the number of answers in the first two sets.
+        draws: the number of answers for which each run draws noise.
+        guess_error: computes the error of guessing for a number of devices.
+    """
+
+    name: str
+    shares: Shares
+    answers: int
+    draws: int
+    guess_error: Callable[[int, np.random.Generator], float]
+
+
+def _judge_windows(problem: Problem, fit: Shares, choice: Shares, shares: Shares, seconds: float) -> _Judging | None:
+    """Judge windows by the second set, or by all `shares` if it has too few; `None` if all are too few."""
+    if len(shares.counts) < _LEAST_WINDOWS:
+        return None
+    times, moments = None, problem.readings.moments
+    if problem.readings.steady and moments is not None:  # devices of a group share the time of day
+        sets = problem.samples().sets
+        fit_times, choice_times = (
+            np.rint(moments[part.rows][windows.first] % DAY / seconds).astype(np.int64) % max(1, round(DAY / seconds))
+            for part, windows in ((sets.fit, fit), (sets.choose, choice))
+        )
+        times = fit_times, np.concatenate([fit_times, choice_times])
+    judged_shares = choice if len(choice.counts) >= _LEAST_WINDOWS else shares
+    return _Judging(
+        _WINDOW,
+        judged_shares,
+        len(shares.counts),
+        len(judged_shares.counts),
+        lambda devices, rng: guess_error(fit.truth, shares.truth, devices, rng, times),
+    )
+
+
+def _judge_profiles(_problem: Problem, fit: Shares, _choice: Shares, shares: Shares, _seconds: float) -> _Judging:
+    """Judge profiles by all `shares`, of which each part of the day is an answer."""
+    error = float(np.abs(shares.truth - np.median(fit.truth)).mean())
+    return _Judging(_PROFILE, shares, shares.counts.size, shares.counts.size, lambda _devices, _rng: error)
 
 
 def best_symbols(problem: Problem, every: int, chains: CoveringChains, lengths: Sequence[int]) -> Candidate | None:
