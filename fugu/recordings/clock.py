@@ -274,8 +274,8 @@ def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
     """Convert local times (n,) to Unix times. Return these, and the number of rows in an hour that comes twice.
 
     By their order such rows belong to the hour's first occurrence until local time goes back within the hour. Files
-    with the newest row first are taken from their end. Of two equal times in hourly rows the later is the second.
-    Times of other millennia, as of 9999, stay as they are.
+    with the newest row first are taken from their end. Of two equal times the later is the second, if steps are as long
+    as what comes twice. Times of other millennia, as of 9999, stay as they are.
     """
     is_set = np.abs(local) < _SECONDS / 2.0
     if zone is None or not is_set.any():
@@ -291,7 +291,7 @@ def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
     times[is_set] -= first_offsets[inverse.reshape(-1)]
     delays[is_set] = np.maximum(first_offsets - second_offsets, 0.0)[inverse.reshape(-1)]
     repeated_rows = np.flatnonzero(delays)
-    slack = 1.0 if np.median(np.abs(steps)) < _HOUR else -1.0
+    slack = 1.0 if np.median(np.abs(steps)) < delays.max() else -1.0
     is_second, previous_time = False, -math.inf
     for row in repeated_rows.tolist()[:: -1 if np.median(steps) < 0.0 else 1]:
         # Hours of two years are far apart.

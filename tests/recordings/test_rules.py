@@ -243,6 +243,7 @@ def test_parts_of_the_day_need_a_zone(tmp_path: Path) -> None:
         ("Europe/Berlin", datetime(2026, 10, 24, 12, tzinfo=UTC), 10, 12),
         ("Europe/Berlin", datetime(2026, 10, 24, 12, tzinfo=UTC), 60, 2),
         ("Australia/Lord_Howe", datetime(2026, 4, 4, 6, tzinfo=UTC), 10, 6),  # half an hour comes twice
+        ("Australia/Lord_Howe", datetime(2026, 4, 4, 6, tzinfo=UTC), 30, 2),
     ],
 )
 def test_a_local_hour_that_comes_twice_is_told_apart_and_said(
