@@ -209,6 +209,8 @@ class Ticker:
                     draw_times_us = (peer.drawn_us for peer in self.streams if peer.clock is stream.clock)
                     # Streams of one clock may share a sensor.
                     stream.drawn_us = max((us for us in draw_times_us if us is not None), default=None)
+                    if stream.drawn_us is None:  # it may have been drawn for before it was withdrawn
+                        restart([stream], self._clock)
                     if old_stream is not None:
                         stream.next_tick = max(stream.last_tick + 1, old_stream.next_tick)
                     elif self._placed_anchors:

@@ -622,3 +622,26 @@ def test_any_jumps_and_restarts(steps: list[tuple[str, int]], period: int) -> No
         assert max(silences) <= CONFIRM + 3 * period
         assert device.clocks.elapsed - device.drawn[-1][2] <= 3 * period
         device.crash()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_stream_that_was_withdrawn_comes_back_no_sooner_than_if_it_had_stayed(
+    tmp_path: Path, restarted: bool
+) -> None:
+    """Meanwhile no stream had its clock: its next tick came ten seconds after a late one, at a period of a minute."""
+    sensor = {"kind": "call", "target": "time:time"} | SAMPLES
+    plan, other = stream_plan(period_us=60 * SECOND, sensor=sensor), stream_plan(stream="power", sensor=sensor)
+    device = Device(tmp_path, TwoClocks(NOW), plan)
+    device.run(120)
+    device.clocks.pass_us(110 * SECOND)
+    device.ticks.catch_up()
+    device.ticks.switch([replace(other, version=2)], lambda: None)
+    device.run(2)
+    if restarted:
+        device.plans = [replace(other, version=2)]
+        device.restart()
+        device.run(2)
+    device.ticks.switch([replace(plan, version=3)], lambda: None)
+    device.run(300, step=0.25)
+    check([row for row in device.drawn if row[0] < NOW // 2], 60 * SECOND)
+    assert device.numbers[-1] - device.numbers[0] > 5
