@@ -42,9 +42,10 @@ def parser() -> Parser:
 def read_file(file: Path, output: Path | None, options: dict[str, Any], *, as_json: bool) -> None:
     """Print the description of a recording; write its readings as a plain CSV file to `output`, unless that is None."""
     from fugu.host.files import write_secret
-    from fugu.library.recordings import read
+    from fugu.library.recordings import read_recording
+    from fugu.recordings.options import read_options
 
-    recording = read(file, **options)
+    recording = read_recording(file, read_options(**options))
     if output is not None:
         if output.exists() and output.samefile(file):
             raise UsageError(f"{output} is the recording itself: name another file")

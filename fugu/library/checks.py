@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +21,7 @@ from fugu.contract.stretches import Ceiling, Stretch, StretchBound
 from fugu.contract.windows import Window
 from fugu.host.arguments import epsilon_of
 from fugu.library.guarantee import change_words, stretch_documents, stretch_lines
+from fugu.library.keywords import READ_OPTIONS, python_call
 from fugu.library.report import NOTHING, JsonObject, Line, Report, Result
 
 if TYPE_CHECKING:
@@ -28,7 +29,16 @@ if TYPE_CHECKING:
     from fugu.planning.answers import WindowAccuracy
     from fugu.planning.recorded_policy import RecordedClass, Released, Trial
 
-__all__ = ["Check", "attack", "check", "checked_policy", "drawn_releases", "load_policy", "missing_sentence"]
+__all__ = [
+    "Check",
+    "attack",
+    "check",
+    "check_policy",
+    "checked_policy",
+    "drawn_releases",
+    "load_policy",
+    "missing_sentence",
+]
 
 
 def load_policy(path: str | Path) -> AnyPolicy:
@@ -113,6 +123,17 @@ def check(
         GuaranteeError: the promise does not hold, or is above the ceiling.
         FuguError: the policy or the recording cannot be read or compared.
     """
+    with python_call(check, read_as, READ_OPTIONS):
+        return check_policy(policy, recording, ceiling, read_as)
+
+
+def check_policy(
+    policy: AnyPolicy | str | Path | None,
+    recording: Source | None,
+    ceiling: float | str | None,
+    read_as: Mapping[str, Any],
+) -> Check:
+    """Check a policy as a device does; arguments and errors as for `check`."""
     limit: Ceiling | None = None if ceiling is None else epsilon_of(str(ceiling))
     policy = _as_policy(policy)
     from fugu.contract.compiler import (
@@ -163,11 +184,9 @@ def attack(
     Raises:
         FuguError: the policy or a recording cannot be read, or the policy is of points.
     """
-    return tuple(
-        trial
-        for recorded_policy in drawn_releases(_as_policy(policy), recording, **read_as)
-        for trial in recorded_policy.trials(known)
-    )
+    with python_call(attack, read_as, READ_OPTIONS):
+        draws = drawn_releases(_as_policy(policy), recording, **read_as)
+        return tuple(trial for recorded_policy in draws for trial in recorded_policy.trials(known))
 
 
 def drawn_releases(policy: AnyPolicy, recording: Source, **read_as: Any) -> Iterator[Released]:

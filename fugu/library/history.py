@@ -22,16 +22,18 @@ _AFTER_NOW = 2 * 86_400
 """Seconds after now; no stored time is later."""
 
 
-def span_of(since: str | None, until: str | None) -> Span:
+def span_of(since: str | None, until: str | None, names: tuple[str, str] = ("--from", "--to")) -> Span:
     """Read a stretch of wall-clock time from two moments: Unix seconds or ISO 8601, in UTC if a moment has no zone.
+
+    `names` are those of both options in errors.
 
     Raises:
         UsageError: a time cannot be read, or the end is not after the beginning.
     """
-    start = 0 if since is None else moment(since, "--from")
-    end = int(time.time()) + _AFTER_NOW if until is None else moment(until, "--to")
+    start = 0 if since is None else moment(since, names[0])
+    end = int(time.time()) + _AFTER_NOW if until is None else moment(until, names[1])
     if start >= end:
-        raise UsageError("--from must be before --to")
+        raise UsageError(f"{names[0]} must be before {names[1]}")
     return Span(start * 10**6, end * 10**6)
 
 
@@ -61,7 +63,7 @@ def history(
         FuguError: there is no such store, table or time.
         ModuleNotFoundError: pandas or pyarrow is not installed: `pip install 'fugu-edge[notebook]'`.
     """
-    span = span_of(since, until)
+    span = span_of(since, until, ("since", "until"))
     if Path(source).is_dir():
         return _load(Path(source), table, device, stream, span)
     from gateway.history.export import export_history

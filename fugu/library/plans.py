@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from functools import cached_property, partial
 from html import escape
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -30,6 +26,7 @@ from fugu.host import arguments
 from fugu.host.files import write_public, write_secret
 from fugu.host.toml_file import toml_lines
 from fugu.library.auto_words import answer_words, auto_document, auto_report, percent, verdict
+from fugu.library.keywords import option_names, python_call
 from fugu.library.place_words import place_document, place_report, place_verdict, place_words
 from fugu.library.plan_page import answer_pictures, errors, place_page, plan_page
 from fugu.library.recordings import Source, readings_of, recorded, source_list
@@ -48,17 +45,7 @@ from fugu.recordings.summary import summary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "Plan",
-    "Planner",
-    "plan",
-    "planner",
-    "python_option_names",
-    "question_of",
-    "refuse_not_private",
-    "refuse_overwriting",
-    "target_of",
-]
+__all__ = ["Plan", "Planner", "plan", "planner", "question_of", "refuse_not_private", "refuse_overwriting", "target_of"]
 
 _WANTS: tuple[Want, ...] = get_args(Want)
 _MISSING: tuple[Literal["ignore"], ...] = ("ignore",)
@@ -471,8 +458,7 @@ def plan(
         QuestionError: the recording can be read in more than one way; its `options` are the answers.
         FuguError: the recording does not fit, or cannot answer the question. One line says what to do.
     """
-    with python_option_names():
-        _refuse_unknown_options(options)
+    with python_call(plan, options, option_names(question_of)):
         parsed_question = question_of(question, epsilon, protect, **options)
         read_as = read_options(
             time=time,
@@ -488,17 +474,6 @@ def plan(
         )
         target = target_of(fleet, device, stream)
         return planner(source_list(recording), parsed_question, target, read_as)(parsed_question, seed=seed)
-
-
-@contextmanager
-def python_option_names() -> Iterator[None]:
-    """Rewrite the options in errors as Python writes them: `baseline=`, not `--baseline`."""
-    try:
-        yield
-    except FuguError as error:
-        python_text = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda match: f"{match[1].replace('-', '_')}=", str(error))
-        error.args = (python_text,)
-        raise
 
 
 def planner(sources: Sequence[Source], question: Question, target: Target, options: ReadOptions) -> Planner:
@@ -527,17 +502,6 @@ def planner(sources: Sequence[Source], question: Question, target: Target, optio
             raise
 
     return make_plan
-
-
-def _refuse_unknown_options(options: Mapping[str, Any]) -> None:
-    """Raise a UsageError for an option that `plan` does not have; the error suggests one with a similar name."""
-    names = {name for function in (plan, question_of) for name in signature(function).parameters}
-    names -= {"recording", "options", "want"}
-    for name in options:
-        if name not in names:
-            similar = get_close_matches(name, sorted(names), n=1)
-            advice = f"did you mean {similar[0]}?" if similar else "help(fugu.plan) has the options"
-            raise UsageError(f"plan has no option {name!r}: {advice}")
 
 
 def question_of(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fugu.contract.errors import FuguError, UsageError, cause
+from fugu.library.keywords import READ_OPTIONS, python_call
 from fugu.recordings.columns import time_rank
 from fugu.recordings.options import ReadOptions, read_options
 from fugu.recordings.places import place_columns, read_traces
@@ -19,7 +20,7 @@ from fugu.recordings.readings import AS_FOUND, Readings, join_readings, load, re
 from fugu.recordings.summary import Recording
 from fugu.recordings.table import Table
 
-__all__ = ["Source", "read", "readings_of", "recorded", "source_list"]
+__all__ = ["Source", "read", "read_recording", "readings_of", "recorded", "source_list"]
 
 Source = Any
 """A path of a file, a pandas Series or DataFrame, or a numpy array; `Any`, so that pandas need not be loaded."""
@@ -45,12 +46,17 @@ def read(recording: Source, **options: Any) -> Recording:
         QuestionError: the recording can be read in more than one way; its `options` are the answers.
         FuguError: the recording cannot be read; one line says what to do.
     """
-    parsed = read_options(**options)
-    loaded = recorded(recording, parsed)
-    if place_columns(loaded) is not None and parsed.column is None:
-        traces = read_traces(loaded, parsed)
+    with python_call(read, options, READ_OPTIONS):
+        return read_recording(recording, read_options(**options))
+
+
+def read_recording(recording: Source, options: ReadOptions = AS_FOUND) -> Recording:
+    """Read the readings or the places of a recording. Errors as for `read`."""
+    loaded = recorded(recording, options)
+    if place_columns(loaded) is not None and options.column is None:
+        traces = read_traces(loaded, options)
         return Recording(None, traces, traces.facts, traces.source)
-    readings = readings_of([loaded], parsed)
+    readings = readings_of([loaded], options)
     return Recording(readings, None, readings.facts[0], readings.source)
 
 

@@ -24,7 +24,8 @@ from fugu.contract.sentences import Privacy, privacy_of
 from fugu.host.toml_file import toml_lines
 from fugu.library.auto_words import error_words
 from fugu.library.guarantee import promise_document
-from fugu.library.plans import python_option_names, question_of, refuse_not_private, target_of
+from fugu.library.keywords import READ_OPTIONS, option_names, python_call
+from fugu.library.plans import question_of, refuse_not_private, target_of
 from fugu.library.recordings import Source, readings_of, source_list
 from fugu.library.report import JsonObject, Line, Report, Table, plain
 from fugu.planning.policy_builder import Target, next_version
@@ -39,7 +40,6 @@ _GROUP, _POLICIES = "group.toml", "policies"
 _SHOWN_SIZES = (10, 24, 58, 140, 350, 1000)
 _NOT_OF_HOMES = ("devices", "blocks", "days", "cell", "latency_seconds", "within")
 """Fields of a question that no group of homes answers."""
-_READ_OPTIONS = ("time", "column", "only", "zone", "missing_values", "rows", "period", "gap", "as_it_is")
 
 
 @dataclass(frozen=True)
@@ -310,8 +310,8 @@ def street(
         UsageError: an option says nothing about a group, as `latency` and `within`.
         FuguError: a recording does not fit, or no such group is possible. One line says what to do.
     """
-    read_as: Mapping[str, Any] = {name: options.pop(name) for name in _READ_OPTIONS if name in options}
-    with python_option_names():
+    with python_call(street, options, READ_OPTIONS | option_names(question_of)):
+        read_as: Mapping[str, Any] = {name: options.pop(name) for name in READ_OPTIONS & options.keys()}
         return street_of(
             source_list(recordings),
             question_of("share", epsilon, protect, **options),

@@ -34,7 +34,7 @@ from fugu.contract.errors import FuguError, cause
 from fugu.contract.topics import topic_of
 from fugu.host.arguments import number
 from fugu.host.database import STORE
-from fugu.library.recordings import read
+from fugu.library.recordings import read_recording
 from fugu.library.report import JsonObject
 from fugu.mqtt import Broker
 from fugu.planning.question import choose_states
@@ -191,7 +191,7 @@ class _Wizard:
         try:
             stage = _arrival_words(path)
             if path.stat().st_size <= _MOST_READ:
-                recording = read(path)
+                recording = read_recording(path)
                 summary_lines = [*recording.summary]
                 show_readings(self.page, recording.readings)
                 if recording.readings is not None:
