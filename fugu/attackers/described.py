@@ -59,7 +59,7 @@ def believed_chains(description: Description) -> list[Belief]:
         shown_states = chains.shown_states(chains.column(description.device, description.stream))
     except ValueError:
         return []
-    return [Belief(np.array(transition), np.array(shown_states)) for transition in chains.typical]
+    return [Belief(np.array(transition), np.array(shown_states)) for transition in chains.typical_matrices]
 
 
 def read_symbols(description: Description, symbols: Sequence[int]) -> Answer:

@@ -35,7 +35,7 @@ class Document(BaseModel):
     """An immutable document; unknown fields, coercions, infinities and NaN are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-    binary: ClassVar[tuple[str, ...]] = ()
+    hex_lists: ClassVar[tuple[str, ...]] = ()
     """Fields with lists of texts of hexadecimal digits; each text is written as bytes."""
 
     @model_validator(mode="after")
@@ -83,13 +83,13 @@ def first_problem(error: ValidationError, subject: str = "") -> str:
 
 def refusal(error: ValidationError, subject: str) -> FrameError:
     """Make the FrameError of a message from its first wrong field; `subject` names the message."""
-    kind = error.errors(include_url=False, include_input=False)[0]["type"]
-    if kind == "json_invalid":
+    problem_type = error.errors(include_url=False, include_input=False)[0]["type"]
+    if problem_type == "json_invalid":
         reason = Reason.MALFORMED
-    elif kind in _KEYS or kind.endswith(("too_long", "too_short")):
+    elif problem_type in _KEYS or problem_type.endswith(("too_long", "too_short")):
         reason = Reason.WRONG_LENGTH
     else:
-        reason = Reason.WRONG_TYPE if kind.endswith("_type") else Reason.OUT_OF_RANGE
+        reason = Reason.WRONG_TYPE if problem_type.endswith("_type") else Reason.OUT_OF_RANGE
     return FrameError(first_problem(error, subject)[:300], reason)
 
 
@@ -97,9 +97,9 @@ def problem_words(problem: ErrorDetails) -> str:
     """Say in words what is wrong with a field."""
     context = problem.get("ctx", {})
     if problem["type"] == "union_tag_invalid":
-        kinds = str(context["expected_tags"]).replace("'", "")
-        matches = get_close_matches(str(context["tag"]), kinds.split(", "), n=1)
-        suggestion = f"did you mean {matches[0]}?" if matches else f"it is one of {kinds}"
+        tags = str(context["expected_tags"]).replace("'", "")
+        matches = get_close_matches(str(context["tag"]), tags.split(", "), n=1)
+        suggestion = f"did you mean {matches[0]}?" if matches else f"it is one of {tags}"
         return f"no {str(context['discriminator']).strip(chr(39))} is called {context['tag']!r}: {suggestion}"
     if problem["type"] == "union_tag_not_found":
         return f"it has no {str(context['discriminator']).strip(chr(39))}"
@@ -140,7 +140,7 @@ _PROBLEMS = {
 def write_document(document: Document) -> bytes:
     """Pack a document as the bytes that an envelope holds. PolicyError if a whole number has more than 64 bits."""
     fields = document.model_dump(mode="json")
-    fields |= {name: [bytes.fromhex(digits) for digits in fields[name]] for name in document.binary}
+    fields |= {name: [bytes.fromhex(digits) for digits in fields[name]] for name in document.hex_lists}
     try:
         packed: bytes = msgpack.packb(fields)
     except OverflowError:
@@ -148,13 +148,13 @@ def write_document(document: Document) -> bytes:
     return packed
 
 
-def read_document(kind: type[_Read], payload: bytes) -> _Read:
+def read_document(document_class: type[_Read], payload: bytes) -> _Read:
     """Parse a document whose signatures have been checked; the PolicyError names the first wrong field."""
     try:
         fields = msgpack.unpackb(payload, raw=False, strict_map_key=True)
-        if not all(isinstance(value, bytes) for name in kind.binary for value in fields[name]):
+        if not all(isinstance(value, bytes) for name in document_class.hex_lists for value in fields[name]):
             raise ValueError("text where bytes are expected")
-        return kind.model_validate_json(json.dumps(fields, default=bytes.hex))
+        return document_class.model_validate_json(json.dumps(fields, default=bytes.hex))
     except ValidationError as error:
         raise PolicyError(first_problem(error, "document")) from None
     except (ValueError, KeyError, TypeError, RecursionError, msgpack.UnpackException):

@@ -59,7 +59,7 @@ class _Channel(NamedTuple):
 
     messages: str
     readers: str
-    about: str
+    summary: str
     retained: bool = False
 
 
@@ -109,7 +109,7 @@ _CHANNELS = _RECEIVED | _SENT
 
 
 def asyncapi_document() -> dict[str, Any]:
-    """Return the document; it has no time, address or program version, so that only the protocol changes it."""
+    """Describe the protocol. The document has no time, address or program version, so only the protocol changes it."""
     msgpack_types = {message.__name__: message.schema() for message in _MESSAGES}
     enveloped_schemas = {message.__name__: message.schema() for message in _ENVELOPED}
     return {
@@ -133,10 +133,12 @@ def asyncapi_document() -> dict[str, Any]:
         "channels": {kind: _channel(kind, _CHANNELS[kind]) for kind in ADDRESSES},
         "operations": dict(_operation(kind, _CHANNELS[kind]) for kind in ADDRESSES),
         "components": {
-            "parameters": {name: {"description": f"{about}: {NAME_PATTERN}"} for name, about in _PARAMETERS.items()},
+            "parameters": {
+                name: {"description": f"{summary}: {NAME_PATTERN}"} for name, summary in _PARAMETERS.items()
+            },
             "messages": {
-                name: {"name": name, "contentType": kind, "payload": {"$ref": f"#/components/schemas/{name}"}}
-                for kind, names in (
+                name: {"name": name, "contentType": content_type, "payload": {"$ref": f"#/components/schemas/{name}"}}
+                for content_type, names in (
                     (_MSGPACK, msgpack_types),
                     (_JSON, [message.__name__ for message in _JSON_MESSAGES]),
                 )
@@ -148,17 +150,17 @@ def asyncapi_document() -> dict[str, Any]:
 
 
 def asyncapi_json() -> str:
-    """Write the document as it is shipped."""
+    """Write the AsyncAPI document as JSON, as it is shipped."""
     return json.dumps(asyncapi_document(), indent=1, ensure_ascii=False) + "\n"
 
 
 def _channel(kind: Kind, channel: _Channel) -> Schema:
     address = f"{FORMAT_NAME}/{{fleet}}/{ADDRESSES[kind]}"
-    names = re.findall("{([a-z]+)}", address)
+    parameters = re.findall("{([a-z]+)}", address)
     return {
         "address": address,
-        "title": channel.about,
-        "parameters": {name: {"$ref": f"#/components/parameters/{name}"} for name in names},
+        "title": channel.summary,
+        "parameters": {name: {"$ref": f"#/components/parameters/{name}"} for name in parameters},
         "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in channel.messages.split()},
         "x-fugu-readers": channel.readers.split(),
     }
@@ -169,7 +171,7 @@ def _operation(kind: Kind, channel: _Channel) -> tuple[str, Schema]:
     return f"{action}_{kind}", {
         "action": action,
         "channel": {"$ref": f"#/channels/{kind}"},
-        "summary": channel.about,
+        "summary": channel.summary,
         "bindings": {"mqtt": {"qos": 1, "retain": channel.retained, "bindingVersion": "0.2.0"}},
     }
 
@@ -183,7 +185,7 @@ def _json_schemas() -> dict[str, Schema]:
 
 
 def _draft_7(schema: Any) -> Any:
-    """Convert a schema to JSON Schema draft 7, which AsyncAPI knows, without titles, which only repeat names."""
+    """Convert a schema to JSON Schema draft 7, the draft of AsyncAPI, without titles: they only repeat names."""
     if isinstance(schema, list):
         return [_draft_7(part) for part in schema]
     if not isinstance(schema, dict):

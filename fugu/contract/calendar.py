@@ -33,35 +33,35 @@ class DayBlocks:
     offsets: tuple[tuple[int, int], ...]
 
     def at(self, unix_us: int) -> int:
-        """Return the index of the block of a time, 0 from midnight on."""
+        """Return the index of the block that holds a time; block 0 begins at midnight."""
         seconds = unix_us // _MICROSECONDS
         index = bisect_right(self.offsets, (seconds, DAY)) - 1
         return (seconds + self.offsets[max(index, 0)][1]) % DAY // self.seconds
 
-    def most_ticks(self, length: int, period_us: int) -> int:
-        """Bound the ticks of one block among `length` ticks in a row, by at most one too many for each time it comes.
+    def max_ticks(self, length: int, period_us: int) -> int:
+        """Bound the ticks of one block among `length` ticks in a row.
 
-        Clocks that are set forward bring the next day's block nearer; clocks that are set back repeat a block. If
-        ticks do not have the same local times every day, the block's first and last time may hold one tick more.
+        The bound is at most one tick too high for each time that the block comes. Clocks that are set forward bring the
+        next day's block nearer; clocks that are set back repeat a block. If ticks do not have the same local times
+        every day, the block's first and last time may hold one tick more.
         """
-        pairs = pairwise(self.offsets)
-        span = (length - 1) * period_us
-        changes = [(time, offset - former) for (_, former), (time, offset) in pairs if offset != former]
-        shifts = (DAY, *(jump for _, jump in changes))
-        drift, max_ticks = any(seconds * _MICROSECONDS % period_us for seconds in shifts), 0
-        for first in range(len(changes) + 1):
-            jumps = [jump for time, jump in changes[first:] if (time - changes[first][0]) * _MICROSECONDS <= span]
-            forward = sum(jump for jump in jumps if jump > 0) * _MICROSECONDS
-            days, remainder = divmod(span + forward, DAY * _MICROSECONDS)
-            ticks = days * self._max_ticks(self.seconds, period_us)
-            ticks += min(self._max_ticks(self.seconds, period_us), remainder // period_us + 1)
-            ticks += sum(self._max_ticks(min(-jump, self.seconds), period_us) for jump in jumps if jump < 0)
-            max_ticks = max(max_ticks, ticks)
-        return min(max_ticks + drift, length)
+        span_us, ticks_bound = (length - 1) * period_us, 0
+        offset_pairs = pairwise(self.offsets)
+        jumps = [(time, jump) for (_, previous), (time, offset) in offset_pairs if (jump := offset - previous)]
+        is_uneven = any(seconds * _MICROSECONDS % period_us for seconds in (DAY, *(jump for _, jump in jumps)))
+        for first in range(len(jumps) + 1):
+            near_jumps = [jump for time, jump in jumps[first:] if (time - jumps[first][0]) * _MICROSECONDS <= span_us]
+            forward_us = sum(jump for jump in near_jumps if jump > 0) * _MICROSECONDS
+            days, remainder = divmod(span_us + forward_us, DAY * _MICROSECONDS)
+            ticks = days * self._ticks_within(self.seconds, period_us)
+            ticks += min(self._ticks_within(self.seconds, period_us), remainder // period_us + 1)
+            ticks += sum(self._ticks_within(min(-jump, self.seconds), period_us) for jump in near_jumps if jump < 0)
+            ticks_bound = max(ticks_bound, ticks)
+        return min(ticks_bound + is_uneven, length)
 
     @staticmethod
-    def _max_ticks(seconds: int, period_us: int) -> int:
-        """Return the most ticks within some seconds, the end left out."""
+    def _ticks_within(seconds: int, period_us: int) -> int:
+        """Return the largest number of ticks within some seconds, the end left out."""
         return -(-seconds * _MICROSECONDS // period_us)
 
     @property

@@ -31,9 +31,9 @@ __all__ = [
     "BoundedChains",
     "ChainClass",
     "JointChains",
+    "JointStream",
     "Ratios",
     "Rows",
-    "Shown",
     "check_sum",
     "odds_ratio",
     "two_steps",
@@ -53,8 +53,8 @@ Box: TypeAlias = tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]
 """Intervals for q and r of two-state chains."""
 
 
-class Shown(Document):
-    """A stream whose states are shown by the states of a joint chain.
+class JointStream(Document):
+    """A stream of a joint chain: each state of the chain shows a state of the stream.
 
     Attributes:
         name: "stream", of the device that has the policy, or "device/stream".
@@ -97,13 +97,13 @@ class ClassOfChains(Document):
         return float_up(worst_ratio)
 
     @property
-    def typical(self) -> tuple[Rows, ...]:
+    def typical_matrices(self) -> tuple[Rows, ...]:
         """Transition matrices of typical members, for estimates and simulations only; estimates take their mean."""
         return ()
 
     @property
-    def extremes(self) -> tuple[Rows, ...]:
-        """Members among which the worst may be, started stationary; empty if only odds ratios are declared."""
+    def extreme_matrices(self) -> tuple[Rows, ...]:
+        """Matrices of members of which one may be the worst; empty if only odds ratios are declared."""
         return ()
 
     @property
@@ -112,12 +112,12 @@ class ClassOfChains(Document):
         return ()
 
     @property
-    def named_streams(self) -> tuple[Shown, ...]:
+    def named_streams(self) -> tuple[JointStream, ...]:
         """The streams that the class names, if any."""
         return ()
 
     @property
-    def stream_sizes(self) -> tuple[int, ...]:
+    def state_counts(self) -> tuple[int, ...]:
         """The numbers of states that streams of the class can have."""
         return (self.states,)
 
@@ -134,7 +134,7 @@ class ClassOfChains(Document):
         return self  # type: ignore[return-value]  # a union of all subclasses
 
     def lasting_ratios(self, ratio_01: Fraction, ratio_10: Fraction) -> Ratios:
-        """Return the ratios that count for a mechanism if others may follow it in the same stream.
+        """Return the ratios to charge a mechanism with if other mechanisms may follow it in its stream.
 
         With q+r <= 1 a direction's loss depends on its own ratio only, and the mechanism with the largest ratio bounds
         all others. If some chain has q+r > 1, neighbouring ticks work in opposite directions. Two mechanisms, each
@@ -176,13 +176,13 @@ class ClassOfChains(Document):
         """The lowest and highest q and r, or the largest odds ratio, as exact fractions for `fugu.core`."""
 
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
-        """Return the loss of the streams whose outputs are seen, together; `ratios` are by the stream's index."""
+        """Return the joint loss of the streams whose outputs are seen; `ratios` are by the stream's index."""
         return self.ratio_loss(*ratios[0], adversary)
 
     def stream_loss(
         self, index: int, ratios: Ratios, rate: Fraction, adversary: Adversary, subject: str, *, windows_only: bool
     ) -> Loss:
-        """Return the loss of one stream's mechanism, with all that may take turns with it or run beside it.
+        """Return the loss of one stream's mechanism, with others that may take turns with it or run beside it.
 
         `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats. `subject` names the
         mechanism in errors. `windows_only`: nothing else of this stream is seen. GuaranteeError: the stream tells too
@@ -212,13 +212,13 @@ class ClassOfChains(Document):
         policy.shared = tuple(
             (stream.name, stream.states, stream.rate.as_integer_ratio()) for stream in self.named_streams
         )
-        policy.states = self.stream_sizes[0]
+        policy.states = self.state_counts[0]
         return policy
 
     def stretch_bound(
         self, tick_epsilon: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
     ) -> StretchBound:
-        """Return the bound of a stream of symbols and windows about stretches; arguments as for `StretchBound`."""
+        """Bound the loss of symbols and windows of a stream about stretches; arguments as for `StretchBound`."""
         return StretchBound(tick_epsilon, ticks, rate, windows, known_elsewhere=adversary != "ignorant")
 
 
@@ -259,13 +259,13 @@ class BinaryChains(ClassOfChains):
         return f"q = {q}, r = {r}"
 
     @property
-    def typical(self) -> tuple[Rows, ...]:
+    def typical_matrices(self) -> tuple[Rows, ...]:
         """The chain in the middle of the intervals."""
         return (_binary_matrix(sum(self.q) / 2.0, sum(self.r) / 2.0),)
 
     @property
-    def extremes(self) -> tuple[Rows, ...]:
-        """The corner that changes least, and the one that changes most if q+r may be above 1; all if it always is."""
+    def extreme_matrices(self) -> tuple[Rows, ...]:
+        """The corner of least q+r, with that of largest q+r if it is above 1; all corners if the least is above 1."""
         corners = [(q, r) for q in self.q for r in self.r]
         if self.q[0] + self.r[0] <= 1:
             corners = [corners[0], *([corners[-1]] if self.q[1] + self.r[1] > 1 else [])]
@@ -295,7 +295,7 @@ class BinaryChains(ClassOfChains):
         return "odds-ratio bound" if is_by_odds else "bridge recursion"
 
     def is_tight(self, adversary: Adversary) -> bool:
-        """True for adversaries who are ignorant or informed, if q+r is at most 1 for some chain."""
+        """True against ignorant and informed adversaries if q+r is at most 1 for some chain."""
         return self.q[0] + self.r[0] <= 1 and adversary != "universal"
 
     @property
@@ -322,7 +322,7 @@ class _ByOdds(ClassOfChains):
         return f"{self.states} states, odds ratio{steps} up to {self.odds_ratio:.6g}"
 
     @property
-    def typical(self) -> tuple[Rows, ...]:
+    def typical_matrices(self) -> tuple[Rows, ...]:
         """The typical member, or empty if none is declared."""
         return () if self.transition is None else (self.transition,)
 
@@ -380,7 +380,7 @@ class JointChains(_ByOdds):
 
     form = JOINT
     kind: Literal["joint"] = "joint"
-    streams: Annotated[tuple[Shown, ...], Field(min_length=1, max_length=8)]
+    streams: Annotated[tuple[JointStream, ...], Field(min_length=1, max_length=8)]
     period_us: Annotated[int, Field(ge=100)]
     shows: Annotated[tuple[tuple[int, ...], ...], Field(min_length=2, max_length=255)]
     odds_ratio: Annotated[float, Field(ge=1.0)]
@@ -421,17 +421,17 @@ class JointChains(_ByOdds):
         return super().worst_odds if self.steps == 1 else None
 
     @property
-    def extremes(self) -> tuple[Rows, ...]:
+    def extreme_matrices(self) -> tuple[Rows, ...]:
         """The typical member if a single step has no bound, else empty."""
-        return self.typical if self.steps > 1 else ()
+        return self.typical_matrices if self.steps > 1 else ()
 
     @property
-    def named_streams(self) -> tuple[Shown, ...]:
+    def named_streams(self) -> tuple[JointStream, ...]:
         """The streams of the class."""
         return self.streams
 
     @property
-    def stream_sizes(self) -> tuple[int, ...]:
+    def state_counts(self) -> tuple[int, ...]:
         """The number of states of each stream."""
         return tuple(stream.states for stream in self.streams)
 
@@ -480,7 +480,7 @@ class JointChains(_ByOdds):
         return self._joint_bound(sum(map(Fraction, rates), Fraction(0)), adversary)
 
     def _joint_bound(self, rate: Fraction, adversary: Adversary) -> Loss:
-        """Return the loss for a joint rate, with `steps` ticks taken as one that tells `steps` times as much."""
+        """Return the loss for a joint rate: `steps` ticks count as one tick that tells `steps` times as much."""
         try:
             ratio = exp_up(*(self.steps * rate).as_integer_ratio())
         except ValueError as error:
@@ -488,7 +488,7 @@ class JointChains(_ByOdds):
         return Loss.of(derived_losses(self.members, ratio, ratio, adversary), adversary, self.theorem(adversary))
 
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
-        """Return the loss of the streams that are seen, with nothing seen of the others."""
+        """Return the joint loss of the streams in `ratios`; nothing is seen of the others."""
         rates = [0.0] * len(self.streams)
         for index, stream_ratios in ratios.items():
             rates[index] = log_up(max(stream_ratios))
@@ -517,7 +517,7 @@ class JointChains(_ByOdds):
     def stretch_bound(
         self, tick_epsilon: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
     ) -> StretchBound:
-        """Return the bound of all streams about stretches, for several streams by the rates that the class allows."""
+        """Bound the loss of all streams about stretches; several streams count with the rates that the class allows."""
         if len(self.streams) > 1:
             rate, windows = math.fsum(joint_stream.rate for joint_stream in self.streams) * (1.0 + UPWARD), ()
         bound = super().stretch_bound(tick_epsilon, ticks, rate, windows, adversary)
@@ -550,7 +550,7 @@ def odds_ratio(transition: tuple[tuple[float, ...], ...]) -> float:
 
 
 def two_steps(transition: Rows, shows: Sequence[tuple[int, ...]]) -> Rows:
-    """Return the transition matrix of two ticks of a chain whose states determine what the tick before showed.
+    """Return the matrix of two steps of a chain whose states determine what the previous tick showed.
 
     ValueError: the matrix is not square and row-stochastic, or a state can follow two states that show different ones.
     """

@@ -46,16 +46,20 @@ def classifier_of(discretiser: bytes) -> Classifier:
             return Classifier(Plain(), _cell_classifier(policy), policy.missing)
         case core.BASELINE:
             rule = RunningMean(policy.patience, policy.edges, policy.multiples, policy.zero)
-            return Classifier(rule, _steps(double(policy.lowest), double(policy.highest)), policy.missing)
+            return Classifier(
+                rule, _step_classifier(double_at_place(policy.lowest), double_at_place(policy.highest)), policy.missing
+            )
     bands = Bands(policy.edges, policy.up, policy.down, policy.patience, bisect_right)
-    words = ON_OFF if len(policy.edges) == 1 and place_of_double(0.0) < policy.edges[0] <= place_of_double(1.0) else {}
-    return Classifier(bands, _place_classifier(words), policy.missing)
+    word_states = (
+        ON_OFF if len(policy.edges) == 1 and place_of_double(0.0) < policy.edges[0] <= place_of_double(1.0) else {}
+    )
+    return Classifier(bands, _place_classifier(word_states), policy.missing)
 
 
-def _place_classifier(words: dict[str, int]) -> Callable[[Any], int | None]:
+def _place_classifier(word_states: dict[str, int]) -> Callable[[Any], int | None]:
     def place_of_number(reading: Any) -> int | None:
-        """Return the place of a number, or of a word for off or on where one edge tells 0 from 1, or None for NaN."""
-        number = words.get(reading.strip(), reading) if isinstance(reading, str) else reading
+        """Return the place of a number, or of the number that a word stands for; None for NaN."""
+        number = word_states.get(reading.strip(), reading) if isinstance(reading, str) else reading
         value = number if number.__class__ is float else _to_float(number)
         return None if value != value else place_of_double(value)
 
@@ -68,35 +72,38 @@ def place_of_double(value: float, pack: Callable[[float], bytes] = _DOUBLE.pack,
     return bits if bits >= 0 else bits ^ _MAX_INT64
 
 
-def double(ordinal: int) -> float:
+def double_at_place(place: int) -> float:
     """Return the double at a place."""
-    value: float = _DOUBLE.unpack(_BITS.pack(ordinal if ordinal >= 0 else ordinal ^ _MAX_INT64))[0]
+    value: float = _DOUBLE.unpack(_BITS.pack(place if place >= 0 else place ^ _MAX_INT64))[0]
     return value
 
 
-def least_double(holds: Callable[[float], bool]) -> int:
+def least_double(condition: Callable[[float], bool]) -> int:
     """Return the place of the least double from which on a condition holds, or of infinity."""
-    return least_integer(lambda number: holds(double(number)), place_of_double(-math.inf), place_of_double(math.inf))
+    return least_integer(
+        lambda number: condition(double_at_place(number)), place_of_double(-math.inf), place_of_double(math.inf)
+    )
 
 
-def least_integer(holds: Callable[[int], bool], low: int, high: int) -> int:
+def least_integer(condition: Callable[[int], bool], low: int, high: int) -> int:
     """Return the least integer in low..high from which on a condition holds, or `high`."""
     while low < high:
         middle = (low + high) // 2
-        if holds(middle):
+        if condition(middle):
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def _steps(lowest: float, highest: float) -> Callable[[Any], int | None]:
+def _step_classifier(lowest: float, highest: float) -> Callable[[Any], int | None]:
     (low, low_denominator), (high, high_denominator) = lowest.as_integer_ratio(), highest.as_integer_ratio()
     scale = max(low_denominator, high_denominator)  # both are powers of two
     low *= scale // low_denominator
     span = high * (scale // high_denominator) - low
 
     def step_of(reading: Any) -> int | None:
+        """Return the nearest of the steps 0 to `STEPS` from lowest to highest, or None if the reading is not finite."""
         value = _to_float(reading)
         if value != value or (math.isinf(value) and _is_infinite(reading)):
             return None
@@ -139,7 +146,7 @@ def _to_float(reading: Any) -> float:
 
 
 def _is_infinite(reading: Any) -> bool:
-    """True if a reading is no finite number: in all spellings of numbers, only infinities and NaN have an n."""
+    """True if a reading is infinite or NaN: in all spellings of numbers, only these have an n."""
     try:
         float(reading)
     except OverflowError:

@@ -126,10 +126,10 @@ class AgentReader(compiled.PolicyReader):
     window = AgentWindow
 
     def unit(self, policy: Policy) -> None:
-        """Read nothing: a double stands for itself."""
+        """Read no unit: a double stands for itself."""
 
     def steps(self, policy: Policy) -> None:
-        """Read nothing: steps follow from the range."""
+        """Read no steps: they follow from the range."""
 
     def other_discretiser(self, kind: int, policy: AgentPolicy) -> None:
         """Read the cells of a grid of places."""
@@ -187,7 +187,7 @@ class AgentReader(compiled.PolicyReader):
         if DAY % seconds:
             raise PolicyError("blocks that do not fill a day")
         offsets = tuple(struct.unpack(">qi", self.take(12)) for _ in range(self.number(1, 1, 64)))
-        if any(former[0] >= later[0] for former, later in pairwise(offsets)):
+        if any(offset[0] >= next_offset[0] for offset, next_offset in pairwise(offsets)):
             raise PolicyError("the transitions of a time zone do not increase")
         return DayBlocks("", seconds, offsets)
 

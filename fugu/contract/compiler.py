@@ -64,7 +64,7 @@ def compile_board_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> byt
 
 
 def compile_board_policies(policies: Sequence[AnyPolicy], units: Mapping[str, Fraction]) -> tuple[bytes, ...]:
-    """Compile the policies of a board. `units` has by stream the `unit` of `compile_board_policy`, by default 1.
+    """Compile the policies of a board. `units` has the `unit` of `compile_board_policy` by stream, by default 1.
 
     Raises:
         PolicyError: the firmware cannot run a policy, or a unit is for a stream without a policy.
@@ -108,7 +108,7 @@ def _check_board(policy: AnyPolicy) -> None:
 def _compile(policy: AnyPolicy, unit: Fraction | None) -> bytes:
     """Compile a policy for agents, or for boards whose readings have a unit."""
     reader = AgentReader if unit is None else PolicyReader
-    parts = [
+    sections = [
         reader.form,
         struct.pack(">I", policy.version),
         *(_name_bytes(name) for name in (policy.fleet, policy.device, policy.stream)),
@@ -118,7 +118,7 @@ def _compile(policy: AnyPolicy, unit: Fraction | None) -> bytes:
         compile_discretiser(policy.discretiser, unit),
         _output_bytes(policy, unit) if policy.kind == "symbols" else bytes([POINTS]),
     ]
-    compiled_bytes = b"".join(parts)
+    compiled_bytes = b"".join(sections)
     if len(compiled_bytes) > reader.most_bytes:
         raise PolicyError(f"the policy takes {len(compiled_bytes)} bytes; the device has room for {reader.most_bytes}")
     return compiled_bytes
@@ -141,15 +141,15 @@ def _name_bytes(name: str) -> bytes:
     return _length_prefixed(name.encode())
 
 
-def _big_int(value: int) -> bytes:
+def _integer_bytes(value: int) -> bytes:
     size = (value.bit_length() + 7) // 8
     if size > 255:
         raise PolicyError("a number of the policy is too large for a device")
     return bytes([size]) + value.to_bytes(size, "big")
 
 
-def _fraction(value: Fraction) -> bytes:
-    return _big_int(value.numerator) + _big_int(value.denominator)
+def _fraction_bytes(value: Fraction) -> bytes:
+    return _integer_bytes(value.numerator) + _integer_bytes(value.denominator)
 
 
 def compile_discretiser(discretiser: Discretiser, unit: Fraction | None = None) -> bytes:
@@ -165,7 +165,7 @@ def compile_discretiser(discretiser: Discretiser, unit: Fraction | None = None) 
             kind, rule_bytes = CATEGORIES, _category_bytes(discretiser)
         case Cells():
             kind, rule_bytes = CELLS, _cell_bytes(discretiser)
-    return struct.pack(">HBH", states, kind, missing) + (b"" if unit is None else _fraction(unit)) + rule_bytes
+    return struct.pack(">HBH", states, kind, missing) + (b"" if unit is None else _fraction_bytes(unit)) + rule_bytes
 
 
 def _threshold_bytes(discretiser: Thresholds, unit: Fraction | None) -> bytes:
@@ -182,8 +182,8 @@ def _least_reading(edge: float, offset: float, unit: Fraction | None) -> int:
     """Return the least reading for which reading * unit + offset reaches an edge; rounding is monotone."""
     if unit is None:
         return least_double(lambda value: value + offset >= edge) if offset else place_of_double(edge)
-    top, bottom = unit.as_integer_ratio()
-    return least_integer(lambda reading: reading * top / bottom + offset >= edge, -_LIMIT, _LIMIT)
+    numerator, denominator = unit.as_integer_ratio()
+    return least_integer(lambda reading: reading * numerator / denominator + offset >= edge, -_LIMIT, _LIMIT)
 
 
 def _baseline_bytes(discretiser: Baseline, unit: Fraction | None) -> bytes:
@@ -196,7 +196,12 @@ def _baseline_bytes(discretiser: Baseline, unit: Fraction | None) -> bytes:
         header += _step_bytes(lowest, span, unit)
     if discretiser.compare == "multiple":
         zero = (2 * lowest * STEPS * UNIT + span) // (2 * span)
-        return header + b"\1" + _big_int(zero) + b"".join(_fraction(Fraction(edge)) for edge in discretiser.edges)
+        return (
+            header
+            + b"\1"
+            + _integer_bytes(zero)
+            + b"".join(_fraction_bytes(Fraction(edge)) for edge in discretiser.edges)
+        )
     # A reading is above an edge if it is above the greatest whole number of units that is not.
     edges = [Fraction(edge) * STEPS * UNIT // span for edge in discretiser.edges]
     return header + b"\0" + b"".join(struct.pack(">q", min(max(edge, -_LIMIT), _LIMIT)) for edge in edges)
@@ -213,11 +218,16 @@ def _step_bytes(lowest: Fraction, span: Fraction, unit: Fraction) -> bytes:
     if max(abs(first_unit), abs(last_unit)) * unit.numerator >= _MAX_EXACT:
         raise PolicyError("the range of readings is too large for the firmware")
     # The nearest of STEPS + 1 integers, halves upward: floor((2 STEPS (n unit - low) + span) / (2 span)).
-    slope, offset, bottom = 2 * STEPS * unit, span - 2 * STEPS * lowest, 2 * span
-    scale = math.lcm(slope.denominator, offset.denominator, bottom.denominator)
-    slope, offset, bottom = (coefficient * scale for coefficient in (slope, offset, bottom))
-    steps = _big_int(int(slope)) + bytes([offset < 0]) + _big_int(abs(int(offset))) + _big_int(int(bottom))
-    return struct.pack(">qq", first_unit, last_unit) + steps
+    slope, offset, divisor = 2 * STEPS * unit, span - 2 * STEPS * lowest, 2 * span
+    scale = math.lcm(slope.denominator, offset.denominator, divisor.denominator)
+    slope, offset, divisor = (coefficient * scale for coefficient in (slope, offset, divisor))
+    step_bytes = (
+        _integer_bytes(int(slope))
+        + bytes([offset < 0])
+        + _integer_bytes(abs(int(offset)))
+        + _integer_bytes(int(divisor))
+    )
+    return struct.pack(">qq", first_unit, last_unit) + step_bytes
 
 
 def _cell_bytes(cells: Cells) -> bytes:
@@ -237,9 +247,9 @@ def _category_bytes(discretiser: Categories) -> bytes:
 
 
 def _output_bytes(policy: Policy, unit: Fraction | None) -> bytes:
-    """Compile the table, the windows, the sums, which boards do not have, the class of chains, and the guarantees."""
+    """Compile the table, windows, sums (for agents only), class of chains and guarantees."""
     labels = policy.discretiser.states
-    parts = [
+    sections = [
         b"\0" if policy.table is None else _table_bytes(policy.table.rows),
         bytes([len(policy.windows)]),
         *(_window_bytes(window, labels) for window in policy.windows),
@@ -249,8 +259,8 @@ def _output_bytes(policy: Policy, unit: Fraction | None) -> bytes:
         _guarantee_bytes(policy.guarantee),
     ]
     if policy.table is not None and policy.windows_guarantee is not None:
-        parts.append(_guarantee_bytes(policy.windows_guarantee))
-    return b"".join(parts)
+        sections.append(_guarantee_bytes(policy.windows_guarantee))
+    return b"".join(sections)
 
 
 def _table_bytes(rows: tuple[Any, ...]) -> bytes:
@@ -284,13 +294,13 @@ def _sum_bytes(shared_window: SharedWindow, labels: tuple[str, ...]) -> bytes:
 
 
 def _class_bytes(policy: Policy) -> bytes:
-    """Compile the class of chains."""
+    """Compile the class of chains, with the streams of a joint class."""
     chains = policy.chains
-    header = bytes([chains.form]) + b"".join(_fraction(Fraction(*member)) for member in chains.members)
+    header = bytes([chains.form]) + b"".join(_fraction_bytes(Fraction(*member)) for member in chains.members)
     if not isinstance(chains, JointChains):
         return header
     streams = b"".join(
-        _length_prefixed(stream.name.encode()) + bytes([stream.states]) + _fraction(Fraction(stream.rate))
+        _length_prefixed(stream.name.encode()) + bytes([stream.states]) + _fraction_bytes(Fraction(stream.rate))
         for stream in chains.streams
     )
     column = chains.column(policy.device, policy.stream)
@@ -299,4 +309,4 @@ def _class_bytes(policy: Policy) -> bytes:
 
 def _guarantee_bytes(guarantee: Guarantee) -> bytes:
     adversary = bytes([ADVERSARIES.index(guarantee.adversary)])
-    return adversary + _big_int(claimed_ratio(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)
+    return adversary + _integer_bytes(claimed_ratio(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)

@@ -30,7 +30,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.stretches import StretchBound
 from fugu.core.leakage import ONE, odds_leakage, ratio_up
 
-__all__ = ["SLACK", "Dated", "dates_of", "quiet_from", "settling_ticks", "with_slack"]
+__all__ = ["SLACK", "PromiseDates", "dates_of", "first_quiet_tick", "settling_ticks", "with_slack"]
 
 SLACK = Fraction(1, 1024)
 """The part of epsilon that a plan leaves for leakage over a change of policy."""
@@ -49,7 +49,7 @@ def with_slack(epsilon: float) -> float:
 
 
 def settling_ticks(chains: ChainClass, epsilon: float, slack: float | None = None) -> int | None:
-    """Return the ticks after which a promise with slack is true, whatever policy was before, or None if it never is.
+    """Return the ticks after which a promise with slack is true whatever policy came before, or None if it never is.
 
     `slack`: the part of epsilon left for leakage, in nats; by default the part that a plan leaves.
     """
@@ -71,7 +71,7 @@ def _fading_ticks(odds: Fraction | None, excess: Fraction | None, slack: Fractio
         return _least_ticks(lambda ticks: max_leakage * kappa**ticks + _HAIR <= limit) if max_leakage else 0
 
 
-def quiet_from(
+def first_quiet_tick(
     history: History, worst_odds: Sequence[Fraction | None], last_loud: int, excess: Fraction | None, slack: Fraction
 ) -> int | None:
     """Return the first tick at which charges up to tick `last_loud` leak at most a slack, or None if none is known.
@@ -91,19 +91,19 @@ def quiet_from(
     return _tick_after(later_spans, ticks) if ticks else 0
 
 
-class Dated(NamedTuple):
+class PromiseDates(NamedTuple):
     """The ticks for which a promise about stretches of `ticks` ticks is true, and the loss of other stretches.
 
     Attributes:
         since: first tick at which a promised stretch may begin; `None` if no stretch is shown to be within the promise.
         until: last such tick; `None` if there is no end yet.
-        outside: bound for stretches that begin elsewhere under this version; `None` if there is no bound.
+        outer_bound: bound for stretches that begin elsewhere under this version; `None` if there is no bound.
     """
 
     ticks: int
     since: int | None
     until: int | None = None
-    outside: StretchBound | None = None
+    outer_bound: StretchBound | None = None
 
     @property
     def always(self) -> bool:
@@ -123,10 +123,10 @@ class Dated(NamedTuple):
         """
         if self.covers(first, last, ticks):
             return promised.epsilon(ticks)
-        return math.inf if self.outside is None else max(promised.epsilon(ticks), self.outside.epsilon(ticks))
+        return math.inf if self.outer_bound is None else max(promised.epsilon(ticks), self.outer_bound.epsilon(ticks))
 
 
-def dates_of(policy: AnyPolicy, history: History, *, windows_only: bool = False) -> Dated:
+def dates_of(policy: AnyPolicy, history: History, *, windows_only: bool = False) -> PromiseDates:
     """Return the ticks for which the promise of a policy is true of a stream with a history.
 
     `windows_only`: the promise to readers of the windows alone. A version without a span is taken for the next version.
@@ -137,14 +137,14 @@ def dates_of(policy: AnyPolicy, history: History, *, windows_only: bool = False)
         dates = dates_of(policy, forget_noise(history, intervals), windows_only=windows_only)
         version_spans = [span for span in history.spans if span.version == policy.version]
         unbounded = intervals and (not version_spans or any(span.touches(intervals) for span in version_spans))
-        return dates._replace(outside=None) if unbounded else dates
+        return dates._replace(outer_bound=None) if unbounded else dates
     spans = history.spans
     if not isinstance(policy, Policy):
         versions = {span.version for span in spans}
-        return Dated(1, 0 if versions <= {policy.version} else None)
+        return PromiseDates(1, 0 if versions <= {policy.version} else None)
     if all(span.version == policy.version for span in spans) and history.complete:
         promise = (windows_only and policy.windows_alone) or policy.guarantee
-        return Dated(promise.stretch_ticks, 0)
+        return PromiseDates(promise.stretch_ticks, 0)
     if all(span.version != policy.version for span in spans):
         spans = (*spans, Span(policy.version, Noise.of(policy), None))
     return _Promise(policy, windows_only=windows_only).dates(spans, complete=history.complete)
@@ -173,32 +173,32 @@ def _merged_runs(runs: Iterable[_Run]) -> list[_Run]:
     return merged
 
 
-class _Sum(NamedTuple):
+class _TotalLeakage(NamedTuple):
     """The leakages of both sides by the distance of the change in ticks, and the limit of their sum."""
 
     limit: Decimal
-    before: Callable[[int], Decimal]
-    after: Callable[[int], Decimal]
+    past: Callable[[int], Decimal]
+    future: Callable[[int], Decimal]
 
 
 class _Promise:
     """A promise of a policy, about all outputs of a stream or about its windows alone."""
 
     def __init__(self, policy: Policy, *, windows_only: bool) -> None:
-        self.policy, self.windows = policy, windows_only
+        self.policy, self.windows_only = policy, windows_only
         self.promise, self.outputs = policy.guarantee, policy.outputs
         if windows_only and policy.windows_alone is not None:
             self.promise, self.outputs = policy.windows_alone, policy.window_outputs
         self.noise = Noise.of(policy)
         odds = policy.chains.worst_odds
         with localcontext(CONTEXT):
-            self.root = None if odds is None else as_decimal(odds).sqrt()
+            self.odds_root = None if odds is None else as_decimal(odds).sqrt()
             self.rates = _rates(self.outputs.ratios)
             if isinstance(policy.chains, JointChains) and not windows_only:  # what the class allows it to tell
                 joint_stream = policy.chains.streams[policy.chains.column(policy.device, policy.stream)]
                 self.rates = (max(*self.rates, Decimal(joint_stream.rate)),) * 2
 
-    def dates(self, spans: Sequence[Span], *, complete: bool) -> Dated:
+    def dates(self, spans: Sequence[Span], *, complete: bool) -> PromiseDates:
         """Find the ticks at which promised stretches may begin, and the bound elsewhere."""
         version = self.policy.version
         indices = [index for index, span in enumerate(spans) if span.version == version]
@@ -210,18 +210,18 @@ class _Promise:
             future_runs = [self._run(span) for span in spans[newest + 1 :]]
             since, until = self._interval(spans[start : newest + 1], spans[newest + 1 :], past_runs, future_runs)
             if since == 0 and until is None:
-                return Dated(self.promise.stretch_ticks, 0)
-            outside_bound = self._outside_bound(spans, indices[0], complete=complete)
-        return Dated(self.promise.stretch_ticks, since, until, outside_bound)
+                return PromiseDates(self.promise.stretch_ticks, 0)
+            outer_bound = self._outside_bound(spans, indices[0], complete=complete)
+        return PromiseDates(self.promise.stretch_ticks, since, until, outer_bound)
 
     def _ratios(self, span: Span) -> Ratios | None:
         """Return the ratios of a span that count for this promise, or None if they are unknown or of other states."""
         if span.noise is None or span.noise.states != self.noise.states:
             return None
-        return span.noise.counted if self.windows else span.noise.ratios
+        return span.noise.counted if self.windows_only else span.noise.ratios
 
     def _run(self, span: Span) -> _Run:
-        """Make a run of a span."""
+        """Return the run of ticks of a span, with a bound on their ratios."""
         if span.first is None or span.last is None:
             return _Run(self._ratios(span), 0, _INFINITE)
         ticks = span.last - span.first + 1
@@ -234,82 +234,84 @@ class _Promise:
 
         The first tick is None if there is none, the last tick None if there is no end.
         """
-        is_quiet = not any(_rate_gap(run.ratios, self.rates) for run in past_runs)
-        first_loud = next((index for index, run in enumerate(future_runs) if _rate_gap(run.ratios, self.rates)), None)
-        if is_quiet and first_loud is None:
+        is_past_quiet = not any(_rate_gap(run.ratios, self.rates) for run in past_runs)
+        loud_index = next((index for index, run in enumerate(future_runs) if _rate_gap(run.ratios, self.rates)), None)
+        if is_past_quiet and loud_index is None:
             return 0, None
-        if spans[-1].first is None and not is_quiet:
+        if spans[-1].first is None and not is_past_quiet:
             return None, None
         # Ticks of later versions that have no less noise count as ticks of this one.
-        sums = self._sums(past_runs, [] if first_loud is None else _merged_runs(future_runs[first_loud:])[::-1])
+        leakages = self._leakages(past_runs, [] if loud_index is None else _merged_runs(future_runs[loud_index:])[::-1])
         ticks_before: int | None = 0
-        if not is_quiet:
-            side_count = 1 if first_loud is None else 2
-            leakages = [(leak, leak.before(MAX_TICK), leak.after(MAX_TICK)) for leak in sums]
+        if not is_past_quiet:
+            side_count = 1 if loud_index is None else 2
+            remainders = [(leakage, leakage.past(MAX_TICK), leakage.future(MAX_TICK)) for leakage in leakages]
             limits = [
-                (leak, bound + (leak.limit - bound - other_bound - _HAIR) / side_count)
-                for leak, bound, other_bound in leakages
+                (leakage, bound + (leakage.limit - bound - other_bound - _HAIR) / side_count)
+                for leakage, bound, other_bound in remainders
             ]
-            ticks_before = _least_ticks(lambda ticks: all(leak.before(ticks) <= bound for leak, bound in limits))
+            ticks_before = _least_ticks(lambda ticks: all(leakage.past(ticks) <= bound for leakage, bound in limits))
         if ticks_before is None:
             return None, None
         first_tick = _tick_after(spans, ticks_before)
-        if first_loud is None:
+        if loud_index is None:
             return first_tick, None
+        past_leakages = [(leakage.past(ticks_before), leakage) for leakage in leakages]
         ticks_after = _least_ticks(
-            lambda ticks: all(leak.before(ticks_before) + leak.after(ticks) + _HAIR <= leak.limit for leak in sums)
+            lambda ticks: all(past + leakage.future(ticks) + _HAIR <= leakage.limit for past, leakage in past_leakages)
         )
-        end_tick = None if ticks_after is None else _tick_before([*spans, *later_spans[:first_loud]], ticks_after)
+        end_tick = None if ticks_after is None else _tick_before([*spans, *later_spans[:loud_index]], ticks_after)
         until = -1 if end_tick is None else min(end_tick - self.promise.stretch_ticks + 1, spans[-1].end)
-        return (None, None) if until < first_tick else (0 if is_quiet else first_tick, until)
+        return (None, None) if until < first_tick else (0 if is_past_quiet else first_tick, until)
 
-    def _sums(self, past_runs: Sequence[_Run], future_runs: Sequence[_Run]) -> list[_Sum]:
-        """Return the leakages that have to stay within limits: exact for any side information, else by the excess."""
-        fraction, ticks = Fraction(self.promise.epsilon), self.promise.stretch_ticks
-        joint = isinstance(self.policy.chains, JointChains)  # other streams add to the loss, too
-        if self.promise.adversary == "universal" and self.root is not None and not joint:
-            sums = self._exact_sums(as_decimal(fraction), ticks, past_runs, future_runs)
-            if all(leak.before(MAX_TICK) + leak.after(MAX_TICK) + _HAIR < leak.limit for leak in sums):
-                return sums
-        limit = as_decimal(fraction - Fraction(_true_bound(self.policy.model_dump_json(), self.windows).epsilon(ticks)))
+    def _leakages(self, past_runs: Sequence[_Run], future_runs: Sequence[_Run]) -> list[_TotalLeakage]:
+        """Return the leakages with their limits: exact against the universal adversary, else bounded by the excess."""
+        epsilon, ticks = Fraction(self.promise.epsilon), self.promise.stretch_ticks
+        is_joint = isinstance(self.policy.chains, JointChains)  # other streams add to the loss, too
+        if self.promise.adversary == "universal" and self.odds_root is not None and not is_joint:
+            leakages = self._exact_leakages(as_decimal(epsilon), ticks, past_runs, future_runs)
+            if all(leakage.past(MAX_TICK) + leakage.future(MAX_TICK) + _HAIR < leakage.limit for leakage in leakages):
+                return leakages
+        true_bound = _true_bound(self.policy.model_dump_json(), self.windows_only)
+        limit = as_decimal(epsilon - Fraction(true_bound.epsilon(ticks)))
         past, future = (self._excess(runs, self.rates) for runs in (past_runs, future_runs))
         sides = (cache(partial(self._decay, excess)) for excess in (past, future))
-        return [_Sum(limit, *sides)]
+        return [_TotalLeakage(limit, *sides)]
 
     def _decay(self, excess: Decimal, ticks: int | Decimal) -> Decimal:
         """Bound the part of an excess that remains after some ticks."""
-        if self.root is None or not excess:
+        if self.odds_root is None or not excess:
             return excess
-        return excess * ((self.root - 1) / (self.root + 1)) ** ticks if ticks else excess
+        return excess * ((self.odds_root - 1) / (self.odds_root + 1)) ** ticks if ticks else excess
 
     def _excess(self, runs: Sequence[_Run], rates: _Rates) -> Decimal:
-        """Bound the leakage of some runs, the farthest first, beyond the leakage of ticks with these rates."""
+        """Bound by how much some runs, the farthest first, leak more than ticks with these rates."""
         excess = Decimal(0)
         for run in runs:
             gap = _rate_gap(run.ratios, rates)
-            if self.root is None:
+            if self.odds_root is None:
                 excess += gap and gap * run.max_ticks
                 continue
-            limit, cap = (self.root - 1) / 2, 2 * self.root.ln()
-            factor = min(limit, run.max_ticks)
-            if self.root < _ACCURATE_ODDS:
-                factor = min(factor, limit - self._decay(limit, run.max_ticks) + _HAIR)
+            max_factor, cap = (self.odds_root - 1) / 2, 2 * self.odds_root.ln()
+            factor = min(max_factor, run.max_ticks)
+            if self.odds_root < _ACCURATE_ODDS:
+                factor = min(factor, max_factor - self._decay(max_factor, run.max_ticks) + _HAIR)
             excess = min(self._decay(excess, run.min_ticks) + (gap and gap * factor), cap) if factor else Decimal(0)
         return excess + _HAIR if excess else excess
 
-    def _exact_sums(
+    def _exact_leakages(
         self, epsilon: Decimal, ticks: int, past_runs: Sequence[_Run], future_runs: Sequence[_Run]
-    ) -> list[_Sum]:
-        """Return the leakages by odds ratios, tick by tick: one sum for each direction, one for the larger ratio."""
-        sums, max_rate = [], max(self.rates)
+    ) -> list[_TotalLeakage]:
+        """Return the leakages by odds ratios, tick by tick: one for each direction, one for the larger ratio."""
+        leakages, max_rate = [], max(self.rates)
         for direction in (0, 1, None):
             rate = max_rate if direction is None else self.rates[direction]
-            before, after = (self._leakage_by_distance(runs, direction) for runs in (past_runs, future_runs))
-            sums.append(_Sum(epsilon - rate - (ticks - 1) * max_rate, before, after))
-        return sums
+            past, future = (self._leakage_by_distance(runs, direction) for runs in (past_runs, future_runs))
+            leakages.append(_TotalLeakage(epsilon - rate - (ticks - 1) * max_rate, past, future))
+        return leakages
 
     def _leakage_by_distance(self, runs: Sequence[_Run], direction: int | None) -> Callable[[int], Decimal]:
-        """Return the leakage of some runs, the farthest first, by the ticks of this version between.
+        """Return the leakage of some runs, the farthest first, as a function of their distance in ticks.
 
         It is at least the leakage of this version itself.
         """
@@ -333,7 +335,7 @@ class _Promise:
         return cache(lambda distance: max(2 * _powers(odds, this_ratio).image(distance, root).ln(), floor))
 
     def _outside_bound(self, spans: Sequence[Span], first_index: int, *, complete: bool) -> StretchBound | None:
-        """Bound stretches that begin anywhere under this version, by the largest ratios of all versions in reach.
+        """Bound the loss of stretches that begin anywhere under this version, by the largest ratios in reach.
 
         Earlier versions are left out where they leak next to nothing at the first tick; that leakage is added. None if
         there is no bound.
@@ -353,13 +355,17 @@ class _Promise:
         if not excess.is_finite():
             return None
         try:
-            column, rate = chains.column(policy.device, policy.stream), log_up(max(ratios))
+            column, rate, adversary = (
+                chains.column(policy.device, policy.stream),
+                log_up(max(ratios)),
+                self.promise.adversary,
+            )
             loss = chains.stream_loss(
-                column, ratios, Fraction(rate), self.promise.adversary, "a change of policy", windows_only=self.windows
+                column, ratios, Fraction(rate), adversary, "a change of policy", windows_only=self.windows_only
             )
         except GuaranteeError:
             return None
-        bound = chains.stretch_bound(loss.epsilon, 1, rate, (), self.promise.adversary)
+        bound = chains.stretch_bound(loss.epsilon, 1, rate, (), adversary)
         return replace(bound, known=float_up(Fraction(bound.known) + Fraction(excess)))
 
 
@@ -403,12 +409,12 @@ def _tick_before(spans: Sequence[Span], ticks: int) -> int | None:
     return None
 
 
-def _least_ticks(holds: Callable[[int], bool]) -> int | None:
+def _least_ticks(condition: Callable[[int], bool]) -> int | None:
     """Return the least number of ticks from which on a condition holds, or None if it never holds."""
-    if holds(0):
+    if condition(0):
         return 0
-    enough_ticks = next((1 << power for power in range(MAX_TICK.bit_length()) if holds(1 << power)), None)
-    return None if enough_ticks is None else bisect_left(range(enough_ticks), True, enough_ticks // 2, key=holds)
+    enough_ticks = next((1 << power for power in range(MAX_TICK.bit_length()) if condition(1 << power)), None)
+    return None if enough_ticks is None else bisect_left(range(enough_ticks), True, enough_ticks // 2, key=condition)
 
 
 class _Powers:
@@ -418,8 +424,8 @@ class _Powers:
     """
 
     def __init__(self, odds: Fraction, ratio: Fraction) -> None:
-        root, step = as_decimal(odds).sqrt(), as_decimal(ratio).sqrt()
-        self._squares: list[tuple[Decimal, ...]] = [(root * step, Decimal(1), step, root)]
+        odds_root, ratio_root = as_decimal(odds).sqrt(), as_decimal(ratio).sqrt()
+        self._squares: list[tuple[Decimal, ...]] = [(odds_root * ratio_root, Decimal(1), ratio_root, odds_root)]
 
     def image(self, ticks: int, value: Decimal) -> Decimal:
         """Apply the map of one tick `ticks` times to a value."""
@@ -444,12 +450,12 @@ def _powers(odds: Fraction, ratio: Fraction) -> _Powers:
 
 
 @lru_cache(maxsize=256)
-def _true_bound(document: str, windows_only: bool) -> StretchBound:
+def _true_bound(policy_json: str, windows_only: bool) -> StretchBound:
     """Derive the bound of a policy from the true loss of its tick, which is below the promise.
 
     Policies with a map of categories have no hash, so their text is the key of the cache.
     """
-    policy = Policy.model_validate_json(document)
+    policy = Policy.model_validate_json(policy_json)
     if not windows_only:
         return policy.bound(policy.verify())
     bound = policy.windows_bound(policy.verify_windows())

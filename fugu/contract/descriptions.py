@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from fugu.contract._document import FORMAT_NAME, Document, Printable, refusal
 from fugu.contract.chains import ChainClass
-from fugu.contract.dating import Dated, dates_of
+from fugu.contract.dating import PromiseDates, dates_of
 from fugu.contract.discretisers import Cells, Label
 from fugu.contract.errors import range_error
 from fugu.contract.frames import MAX_TICK
@@ -113,7 +113,7 @@ class Described(Document):
 
     def epsilon_at(self, first: int, last: int) -> float | None:
         """Return the loss of any single tick in first..last, or `None` without a bound."""
-        dates = Dated(self.stretch_ticks, self.since, self.until)
+        dates = PromiseDates(self.stretch_ticks, self.since, self.until)
         if dates.covers(first, last, 1):
             return self.tick_epsilon
         return next((stretch.outside for stretch in self.stretches if stretch.ticks == 1), self.outside)
@@ -403,11 +403,13 @@ def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
     return f"The longer a stretch of time is, the less it is protected; {public_words}"
 
 
-def _promise_of(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], dates: Dated) -> Described:
+def _promise_of(
+    epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], dates: PromiseDates
+) -> Described:
     def epsilon_outside(ticks: int, lowest: float | None) -> float | None:
-        if dates.outside is None or lowest is None:
+        if dates.outer_bound is None or lowest is None:
             return None
-        return _finite(max(lowest, dates.outside.epsilon(ticks)))
+        return _finite(max(lowest, dates.outer_bound.epsilon(ticks)))
 
     return Described(
         epsilon=epsilon,

@@ -137,7 +137,7 @@ class PolicyDocument(Document):
         boards: the policies as microcontrollers run them; empty if the document is for no microcontroller.
     """
 
-    binary = ("compiled", "boards")
+    hex_lists = ("compiled", "boards")
     document: Literal["policy"] = "policy"
     fleet: Name
     version: Version

@@ -157,7 +157,7 @@ def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:
 
 
 def _check_states(chains: ChainClass, table: NoiseTable) -> None:
-    if table.states not in chains.stream_sizes:
+    if table.states not in chains.state_counts:
         raise GuaranteeError(f"the table has {table.states} states and its class of chains {chains.states}")
 
 

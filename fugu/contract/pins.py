@@ -56,7 +56,7 @@ class SymbolPins(Document):
 
     def _check_consistency(self) -> None:
         state_count = len(self.discretiser.states)
-        if state_count not in self.chains.stream_sizes:
+        if state_count not in self.chains.state_counts:
             if self.chains.named_streams:
                 raise ValueError(f"no stream of the chains has the {state_count} states of the discretiser")
             raise ValueError(f"discretiser and chains have {state_count} and {self.chains.states} states")

@@ -78,7 +78,7 @@ class Query:
 
     def max_ticks(self, length: int, period_us: int | None) -> int:
         """Return the largest possible number of a window of `length` ticks, for any period if `period_us` is None."""
-        return length if self.blocks is None or period_us is None else self.blocks.most_ticks(length, period_us)
+        return length if self.blocks is None or period_us is None else self.blocks.max_ticks(length, period_us)
 
     def usual_ticks(self, length: int) -> int:
         """Return how many of a window's `length` ticks fall to each number; for blocks, on a day of 24 hours."""

@@ -468,7 +468,7 @@ def _streams_report(plan: StreamsPlan, stretches: Sequence[Stretch]) -> Report:
 
 def _class_notes(plan: StreamsPlan) -> tuple[str, ...]:
     """Say what it costs that devices know only odds ratios; empty unless the chain is taken as it is, or of order 2."""
-    return cost_words(plan.chains, plan.chains.typical) if plan.request.known or plan.chains.steps > 1 else ()
+    return cost_words(plan.chains, plan.chains.typical_matrices) if plan.request.known or plan.chains.steps > 1 else ()
 
 
 def releases_loss(

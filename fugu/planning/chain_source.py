@@ -137,12 +137,14 @@ def _fitted_source(path: Path, model: ChainModel) -> ChainSource:
         joint_chains = joint_class(model, True, (stream.name,), period_seconds or 1.0)([1.0])
         chains, typical_matrix = joint_chains, matrix_rows(marginal(model, 0))
         words = f"as the chain of order 2 of {stream.source}, by the odds ratios of two of its steps"
-        notes = [f"class of chains: {words}", *cost_words(joint_chains, joint_chains.typical)]
+        notes = [f"class of chains: {words}", *cost_words(joint_chains, joint_chains.typical_matrices)]
     elif chains is None:
         raise ChainClassError(f"{path}: {stream.source}: {model.refused}")
     else:
         # the chain of a whole recording, without zeros if its class has none
-        typical_matrix = chains.typical[0] if chains.changes and chains.typical else matrix_rows(model.transition)
+        typical_matrix = (
+            chains.typical_matrices[0] if chains.changes and chains.typical_matrices else matrix_rows(model.transition)
+        )
         notes = [f"class of chains from {stream.source}: {model.class_words}"]
         if model.attacked is not None:
             notes.append(model.attacked.words)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract._document import first_problem
-from fugu.contract.chains import JointChains, Shown, odds_ratio, two_steps
+from fugu.contract.chains import JointChains, JointStream, odds_ratio, two_steps
 from fugu.contract.discretisers import Discretiser
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Question, choose_states
@@ -58,7 +58,7 @@ def joint_class(
         try:
             return JointChains(
                 streams=tuple(
-                    Shown(name=name, states=stream.states, rate=rate)
+                    JointStream(name=name, states=stream.states, rate=rate)
                     for name, stream, rate in zip(names, model.streams, rates, strict=True)
                 ),
                 period_us=round(period_seconds * 1_000_000),

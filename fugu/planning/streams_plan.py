@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown, odds_ratio
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, JointStream, odds_ratio
 from fugu.contract.dating import with_slack
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee
@@ -199,7 +199,7 @@ def _plan_stream(
     return PlannedStream(shown_stream.name, shown_stream.rate, table, windows, windows_loss, utility, rate_alone)
 
 
-def _plan_windows(windows_to_plan: Sequence[WantedWindow], stream: Shown, symbols: float) -> tuple[Window, ...]:
+def _plan_windows(windows_to_plan: Sequence[WantedWindow], stream: JointStream, symbols: float) -> tuple[Window, ...]:
     """Plan the windows of a stream: they count the second of two states, or are histograms of more states."""
     if not windows_to_plan:
         return ()

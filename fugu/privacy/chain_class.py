@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.model import stationary_distribution
 from fugu.contract._document import Document
-from fugu.contract.chains import ChainClass, Shown, odds_ratio
+from fugu.contract.chains import ChainClass, JointStream, odds_ratio
 from fugu.contract.errors import FuguError
 from fugu.contract.losses import SIXTEEN_ROUNDINGS
 
@@ -143,7 +143,7 @@ class ListedChains(Document):
         return len(self.transitions[0])
 
     @property
-    def named_streams(self) -> tuple[Shown, ...]:
+    def named_streams(self) -> tuple[JointStream, ...]:
         """(): the chains are of one stream."""
         return ()
 

@@ -340,7 +340,7 @@ def smooth_pair_counts(counts: Ints) -> Floats:
 
 def widen(chains: CoveringChains, factor: float) -> BoundedChains:
     """Return a class whose windows need about `factor` >= 1 times the noise, which grows with the odds ratio's root."""
-    return _bounded_class(chains.odds_bound * factor * factor, np.array(chains.typical[0]))
+    return _bounded_class(chains.odds_bound * factor * factor, np.array(chains.typical_matrices[0]))
 
 
 def union(classes: Sequence[CoveringChains]) -> CoveringChains:

@@ -128,9 +128,9 @@ def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
 
 def stream_states(chains: ChainClass) -> int:
     """Return the number of states of a class's stream; ChainClassError if joint chains show several streams."""
-    if len(chains.stream_sizes) > 1:
+    if len(chains.state_counts) > 1:
         raise ChainClassError("the class is of several streams, which share what a tick may tell: name one's share")
-    return chains.stream_sizes[0]
+    return chains.state_counts[0]
 
 
 def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, ticks: int = 1) -> tuple[float, float]:
@@ -218,8 +218,8 @@ def assess(table: NoiseTable, transition: Floats, chains: ChainClass, ticks: int
     same random numbers, so that tables differ less by chance.
     """
     assumed_chain = transition
-    if chains.typical and not chains.named_streams:
-        assumed_chain = np.asarray(np.mean(chains.typical, axis=0))
+    if chains.typical_matrices and not chains.named_streams:
+        assumed_chain = np.asarray(np.mean(chains.typical_matrices, axis=0))
     return utility(transition, table, np.random.default_rng(_SEED), assumed_chain=assumed_chain, ticks=ticks)
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from fugu.chains.arrays import Floats
-from fugu.contract.dating import SLACK, quiet_from
+from fugu.contract.dating import SLACK, first_quiet_tick
 from fugu.contract.history import History
 from fugu.contract.losses import Adversary, float_up
 from fugu.contract.policies import AnyPolicy
@@ -212,7 +212,7 @@ def _is_far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history
     except ValueError:  # `verify` reports the allowance
         return False
     odds = [chains.worst_odds for chains in classes]
-    quiet_tick = quiet_from(history(*disclosure.key[:2]), odds, last_louder, excess, slack)
+    quiet_tick = first_quiet_tick(history(*disclosure.key[:2]), odds, last_louder, excess, slack)
     return quiet_tick is not None and quiet_tick <= disclosure.first
 
 

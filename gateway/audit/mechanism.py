@@ -283,7 +283,7 @@ def worst_chains(joint: JointStreams, adversary: Adversary, losses: Floats) -> t
     only the odds ratio of the steps limits what he learns. If the class bounds odds ratios, it contains the chain that
     he sees. `losses` (k, k) has the loss of a tick about each state against each other state.
     """
-    transitions = [np.array(extreme_chain) for extreme_chain in joint.chains.extremes]
+    transitions = [np.array(extreme_chain) for extreme_chain in joint.chains.extreme_matrices]
     if not transitions:
         assert joint.chains.worst_odds is not None
         x, z = (int(n) for n in np.unravel_index(np.argmax(losses), losses.shape))

@@ -72,9 +72,9 @@ def model_of(policy: Policy) -> Model:
 @cache
 def _make_model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: object) -> Model:
     shown = None
-    state_count = chains.stream_sizes[column]
-    if chains.typical:
-        matrices = np.array(chains.typical, dtype=np.float64)
+    state_count = chains.state_counts[column]
+    if chains.typical_matrices:
+        matrices = np.array(chains.typical_matrices, dtype=np.float64)
         transition = np.asarray(np.mean(matrices / matrices.sum(axis=2, keepdims=True), axis=0))
         if chains.named_streams:
             shown = np.eye(state_count)[list(chains.shown_states(column))]

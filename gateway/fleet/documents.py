@@ -335,9 +335,9 @@ def worth(policy: AnyPolicy) -> Worth:
 
 def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
     chains = policy.chains
-    if chains.named_streams or not chains.typical:
+    if chains.named_streams or not chains.typical_matrices:
         return None
-    return assess(table, np.array(chains.typical[0]), chains, _ASSESSED_TICKS).accuracy
+    return assess(table, np.array(chains.typical_matrices[0]), chains, _ASSESSED_TICKS).accuracy
 
 
 def _point_error(policy: MeasurePolicy) -> float | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from fugu.chains.arrays import Ints
-from fugu.contract.dating import Dated, with_slack
+from fugu.contract.dating import PromiseDates, with_slack
 from fugu.contract.errors import FuguError
 from fugu.contract.losses import Adversary
 from fugu.contract.policy import Clock, Policy
@@ -72,7 +72,7 @@ class CountedTicks(NamedTuple):
     """Ticks first..last of a stream, counted under one version of its policy, which `dated_version` dates."""
 
     policy: Policy
-    dated_version: Dated
+    dated_version: PromiseDates
     first: int
     last: int
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Ints
-from fugu.contract.dating import SLACK, dates_of, quiet_from
+from fugu.contract.dating import SLACK, dates_of, first_quiet_tick
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.history import History
@@ -405,7 +405,9 @@ class Maker:
             quiet_tick: int | None = 0
             for last, excess in stretches:
                 loss = None if excess is None else Fraction(excess, PER_NAT)
-                tick = quiet_from(history, worst_odds, last, loss, slack) if release.mechanism == "chain" else None
+                tick = (
+                    first_quiet_tick(history, worst_odds, last, loss, slack) if release.mechanism == "chain" else None
+                )
                 quiet_tick = None if tick is None or quiet_tick is None else max(quiet_tick, tick)
             if quiet_tick is None or first < quiet_tick:
                 when_text = "never again" if quiet_tick is None else f"again from tick {quiet_tick} on"

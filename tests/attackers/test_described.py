@@ -14,7 +14,7 @@ import pytest
 
 from fugu.attackers import described
 from fugu.attackers.described import believed_chains, read_counts, read_symbols
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, JointStream
 from fugu.contract.descriptions import DescribedWindow, Description, describe
 from fugu.contract.noise_table import NoiseTable
 from tests.support.processes import policy
@@ -25,7 +25,7 @@ STICKY = ((0.9, 0.06, 0.04), (0.1, 0.8, 0.1), (0.02, 0.08, 0.9))
 BINARY = BinaryChains(q=(0.05, 0.1), r=(0.06, 0.2))
 WALK = BoundedChains(states=3, odds_ratio=1e4, transition=STICKY)
 ORDER_2 = JointChains(
-    streams=(Shown(name="hr", states=2, rate=1.0),),
+    streams=(JointStream(name="hr", states=2, rate=1.0),),
     period_us=1_000_000,
     shows=((0,), (1,), (0,), (1,)),
     odds_ratio=62.0,

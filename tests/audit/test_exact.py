@@ -17,7 +17,7 @@ import pytest
 from fugu.audit.exact import NotRecomputed, binary, points, stream_loss
 from fugu.audit.exact.chains.claims import known_loss, recompute
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up, sqrt_of
-from fugu.contract.chains import BinaryChains, BoundedChains, JointChains, Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, JointChains, JointStream
 from fugu.contract.losses import Adversary
 from fugu.contract.measure_table import StaircaseNoise, TimedTable
 from fugu.contract.noise_table import NoiseTable
@@ -175,14 +175,14 @@ def test_windows_alone_are_counted_with_all_that_overlap() -> None:
 
 
 JOINT: Mapping[str, Any] = {
-    "streams": (Shown(name="hr", states=2, rate=0.3), Shown(name="steps", states=2, rate=0.2)),
+    "streams": (JointStream(name="hr", states=2, rate=0.3), JointStream(name="steps", states=2, rate=0.2)),
     "period_us": 1_000_000,
     "shows": ((0, 0), (0, 1), (1, 0), (1, 1)),
 }
 
 
 PAIRS: Mapping[str, Any] = {
-    "streams": (Shown(name="hr", states=2, rate=0.3),),
+    "streams": (JointStream(name="hr", states=2, rate=0.3),),
     "period_us": 1_000_000,
     "shows": ((0,), (1,), (0,), (1,)),
     "steps": 2,

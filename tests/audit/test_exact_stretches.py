@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fugu.audit.exact.chains.claims import recompute
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, JointStream
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee, StreamOutputs
 from fugu.contract.losses import Adversary, float_up
@@ -39,7 +39,7 @@ def bounded(rng: np.random.Generator, states: int, _told: Fraction) -> ChainClas
 def pairs(rng: np.random.Generator, _states: int, fraction: Fraction) -> ChainClass:
     """Order 2: what is shown is the later of two states."""
     steps = ((0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.5, 0.5)) * 2
-    shown, odds = Shown(name="hr", states=2, rate=float_up(fraction)), float(np.exp(rng.uniform(0, 8)))
+    shown, odds = JointStream(name="hr", states=2, rate=float_up(fraction)), float(np.exp(rng.uniform(0, 8)))
     shows = ((0,), (1,), (0,), (1,))
     return JointChains(streams=(shown,), period_us=PERIOD, shows=shows, odds_ratio=odds, steps=2, transition=steps)
 
@@ -47,7 +47,7 @@ def pairs(rng: np.random.Generator, _states: int, fraction: Fraction) -> ChainCl
 def together(rng: np.random.Generator, _states: int, fraction: Fraction) -> ChainClass:
     """Beside another stream, which may tell what it may."""
     rates = {"hr": float_up(fraction), "steps": float(rng.uniform(0.05, 0.3))}
-    shown = tuple(Shown(name=name, states=2, rate=rate) for name, rate in rates.items())
+    shown = tuple(JointStream(name=name, states=2, rate=rate) for name, rate in rates.items())
     shows = ((0, 0), (0, 1), (1, 0), (1, 1))
     return JointChains(streams=shown, period_us=PERIOD, shows=shows, odds_ratio=float(np.exp(rng.uniform(0, 4))))
 

@@ -80,7 +80,7 @@ def test_a_block_may_hold_twice_as_many_ticks_on_a_day_of_25_hours() -> None:
 def test_ticks_that_come_earlier_every_day_meet_a_block_at_both_its_ends() -> None:
     """Of 35 ticks, 5,000 seconds apart, three are between 0:00 and 1:00, on three days; two were allowed for."""
     hours = DayBlocks("UTC", 3600, ((0, 0),))
-    assert ticks_in_a_block(hours, 2800, 35, 5000) == 3 == hours.most_ticks(35, 5_000_000_000)
+    assert ticks_in_a_block(hours, 2800, 35, 5000) == 3 == hours.max_ticks(35, 5_000_000_000)
 
 
 @pytest.mark.long
@@ -90,7 +90,7 @@ def test_no_window_has_more_ticks_in_a_block_than_its_most(zone: str) -> None:
     generator, closest = random.Random(zone), 0.0
     for seconds, period, length in product((900, 3600, 6 * 3600), (420, 600, 900), (7, 96, 150, 400)):
         blocks = DayBlocks(zone, seconds, CHANGES[zone])
-        most = blocks.most_ticks(length, period * 1_000_000)
+        most = blocks.max_ticks(length, period * 1_000_000)
         around = [since for since, _ in CHANGES[zone][1:3]] or [SINCE]
         begins = [since - generator.randrange(-86_400, length * period + 86_400) for since in around for _ in range(12)]
         reached = max(ticks_in_a_block(blocks, begin, length, period) for begin in begins)

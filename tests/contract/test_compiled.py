@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fugu.contract.chains import JointChains, Shown
+from fugu.contract.chains import JointChains, JointStream
 from fugu.contract.classify import place_of_double
 from fugu.contract.compiled import AgentPolicy, read_discretiser, read_policy
 from fugu.contract.compiler import compile_board_policy, compile_discretiser, compile_policy
@@ -34,7 +34,7 @@ from tests.support.signing import policy_document
 
 SYMBOLS = CASES["frames of a tick"].policy
 JOINT = JointChains(
-    streams=(Shown(name="hr", states=2, rate=3.0), Shown(name="light", states=3, rate=0.5)),
+    streams=(JointStream(name="hr", states=2, rate=3.0), JointStream(name="light", states=3, rate=0.5)),
     period_us=1_000_000,
     shows=tuple((a, b) for a in range(2) for b in range(3)),
     odds_ratio=4.5,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, ChainClass, JointChains, Shown
-from fugu.contract.dating import SLACK, Dated, dates_of, settling_ticks
+from fugu.contract.chains import BinaryChains, ChainClass, JointChains, JointStream
+from fugu.contract.dating import SLACK, PromiseDates, dates_of, settling_ticks
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import History, Noise, Span, history_alone
@@ -161,7 +161,7 @@ def test_what_is_not_known_leaks_as_much_as_the_class_allows() -> None:
     other = policy(4, 1.0, adversary="universal", discretiser=Thresholds(edges=(0.7,), states=("low", "high")))
     both = History((Span(4, Noise.of(other), 0, 99), Span(5, Noise.of(new), 100)))
     assert dates_of(new, both).since == unknown.since
-    assert dates_of(other, both).outside is None  # a stretch over the change has two kinds of states
+    assert dates_of(other, both).outer_bound is None  # a stretch over the change has two kinds of states
 
 
 def test_a_version_without_a_known_tick_is_dated_by_none() -> None:
@@ -193,11 +193,11 @@ def test_of_measured_streams_a_change_is_not_covered() -> None:
     first, second = measure_policy(3, version=1), measure_policy(3, version=2)
     spans = (Span(1, None, 0, 99), Span(2, None, 100))
     assert dates_of(first, History(spans[:1])).always
-    assert dates_of(second, History(spans)) == Dated(1, None, None, None)
+    assert dates_of(second, History(spans)) == PromiseDates(1, None, None, None)
 
 
 PAIRS = JointChains(
-    streams=(Shown(name="hr", states=2, rate=1.0),),
+    streams=(JointStream(name="hr", states=2, rate=1.0),),
     period_us=60_000_000,
     shows=((0,), (1,), (0,), (1,)),
     odds_ratio=4.0,
@@ -209,11 +209,11 @@ PAIRS = JointChains(
 def test_a_chain_of_order_two_is_told_of_for_ever() -> None:
     """A single step of it has no odds ratio: nothing is said of when a change is over, and soundly."""
     strong, weak = (NoiseTable.binary(flip, flip) for flip in (round(0.45 * SCALE), round(0.3 * SCALE)))
-    less = PAIRS.model_copy(update={"streams": (Shown(name="hr", states=2, rate=0.3),)})
+    less = PAIRS.model_copy(update={"streams": (JointStream(name="hr", states=2, rate=0.3),)})
     old = policy(1, 9.0, PAIRS, "ignorant", table=weak)
     new = policy(2, 9.0, less, "ignorant", table=strong)
     when = dates_of(new, one_after_another((old, 100), (new, 100)))
-    assert when.since is when.outside is None
+    assert when.since is when.outer_bound is None
     assert dates_of(old, one_after_another((old, 100), (new, 100))).always
 
 

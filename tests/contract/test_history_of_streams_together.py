@@ -14,8 +14,8 @@ import pytest
 
 from edge_agent.dating import device_history
 from edge_agent.policy_history import Edition
-from fugu.contract.chains import BoundedChains, ChainClass, JointChains, Shown
-from fugu.contract.dating import Dated, dates_of
+from fugu.contract.chains import BoundedChains, ChainClass, JointChains, JointStream
+from fugu.contract.dating import PromiseDates, dates_of
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee
@@ -33,7 +33,7 @@ ALONE = BoundedChains(states=2, odds_ratio=ODDS)
 
 
 def together(*names: str) -> JointChains:
-    shown = tuple(Shown(name=name, states=2, rate=RATE) for name in names)
+    shown = tuple(JointStream(name=name, states=2, rate=RATE) for name in names)
     return JointChains(streams=shown, period_us=60_000_000, shows=((0, 0), (1, 1)), odds_ratio=ODDS)
 
 
@@ -69,7 +69,7 @@ def truth_of(*rates: tuple[float, int]) -> np.ndarray:
     return np.asarray(stretch_losses(past, future, steps, 1))
 
 
-def within(truth: np.ndarray, when: Dated, promised: Policy) -> None:
+def within(truth: np.ndarray, when: PromiseDates, promised: Policy) -> None:
     for tick, loss in enumerate(truth.tolist()):
         assert loss <= when.epsilon(promised.bound(), tick, tick, 1) + 1e-9, tick
 
@@ -147,7 +147,7 @@ def test_a_version_without_a_tick_has_no_bound_beside_a_louder_stream() -> None:
     """Its ticks may be any."""
     beside = RelatedStream("watch/steps", History((Span(1, Noise.of(LOUD), 0, None),)), (LOUD, OWN))
     when = dates_of(HR, History((), complete=False, beside=(beside,)))
-    assert (when.since, when.outside) == (None, None)
+    assert (when.since, when.outer_bound) == (None, None)
 
 
 def test_a_device_follows_its_own_streams() -> None:

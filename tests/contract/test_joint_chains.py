@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from fugu.chains.model import stationary_distribution
-from fugu.contract.chains import JointChains, Shown, odds_ratio, two_steps
+from fugu.contract.chains import JointChains, JointStream, odds_ratio, two_steps
 from fugu.contract.losses import Adversary
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.finite import KnownChains
@@ -39,7 +39,7 @@ def random_chain(seed: int, k: int) -> Floats:
 def two_streams(transition: Floats, rates: Sequence[float], sizes: tuple[int, int] = (2, 2)) -> JointChains:
     """Streams whose joint states are all pairs."""
     return JointChains(
-        streams=tuple(Shown(name=name, states=k, rate=r) for name, k, r in zip("ab", sizes, rates, strict=True)),
+        streams=tuple(JointStream(name=name, states=k, rate=r) for name, k, r in zip("ab", sizes, rates, strict=True)),
         period_us=SECOND,
         shows=tuple(itertools.product(*map(range, sizes))),
         odds_ratio=odds_ratio(rows(transition)),
@@ -54,7 +54,7 @@ def order_two(distributions: Floats, rate: float) -> JointChains:
     for a, b, c in itertools.product(range(k), repeat=3):
         transition[a * k + b, b * k + c] = distributions[a, b, c]
     shows = tuple((b,) for _ in range(k) for b in range(k))
-    stream = Shown(name="a", states=k, rate=rate)
+    stream = JointStream(name="a", states=k, rate=rate)
     odds = odds_ratio(two_steps(rows(transition), shows))
     return JointChains(
         streams=(stream,), period_us=SECOND, shows=shows, odds_ratio=odds, steps=2, transition=rows(transition)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, JointStream
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError, Reason
 from fugu.contract.frames import MAX_TICK
@@ -230,7 +230,7 @@ def test_some_of_the_pinned_ticks_are_enough_unless_hysteresis_remembers(
 BELOW, ABOVE = math.nextafter(0.25, 0), math.nextafter(0.25, 1)
 HALF = BinaryChains(q=(0.25, 0.25), r=(0.5, 0.5))
 PAIRS = JointChains(
-    streams=(Shown(name="s", states=2, rate=1.0),),
+    streams=(JointStream(name="s", states=2, rate=1.0),),
     period_us=60_000_000,
     shows=((0,), (1,), (0,), (1,)),
     odds_ratio=3.0,

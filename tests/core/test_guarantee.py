@@ -11,7 +11,15 @@ from types import SimpleNamespace
 import pytest
 
 from fugu.audit.exact import recompute
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown, odds_ratio, two_steps
+from fugu.contract.chains import (
+    BinaryChains,
+    BoundedChains,
+    ChainClass,
+    JointChains,
+    JointStream,
+    odds_ratio,
+    two_steps,
+)
 from fugu.contract.compiled import read_policy as read_agents
 from fugu.contract.compiler import compile_board_policy, compile_policy
 from fugu.contract.discretisers import Thresholds
@@ -136,7 +144,7 @@ def _joint(windows: bool, *, order_two: bool, spare: float) -> Policy:
     """One of two streams, or a stream of order 2, whose class lets a tick tell what it does, and a little more."""
     table, counted = TOLD, (WINDOW,) if windows else ()
     rate = float(StreamOutputs(table, counted).rate) * (1 + spare)
-    own, other = Shown(name="hr", states=2, rate=rate), Shown(name="motion", states=2, rate=0.3)
+    own, other = JointStream(name="hr", states=2, rate=rate), JointStream(name="motion", states=2, rate=0.3)
     if order_two:
         odds = odds_ratio(two_steps(STEP, PAIRS))
         shown = {"streams": (own,), "shows": PAIRS, "odds_ratio": odds, "steps": 2, "transition": STEP}

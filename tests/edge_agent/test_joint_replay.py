@@ -21,7 +21,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.ticker import Ticker
-from fugu.contract.chains import JointChains, Shown
+from fugu.contract.chains import JointChains, JointStream
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Blocks, Window
@@ -46,7 +46,9 @@ def joint_policies() -> list[Policy]:
     plain = policy(epoch_us=0, period_us=1_000_000)
     counting = plain.model_copy(update={"windows": WINDOWS, "stream": NAMES[0]})
     rates = (float(counting.outputs.rate), *[float(plain.outputs.rate)] * 2)
-    streams = tuple(Shown(name=name, states=2, rate=rate * 1.001) for name, rate in zip(NAMES, rates, strict=True))
+    streams = tuple(
+        JointStream(name=name, states=2, rate=rate * 1.001) for name, rate in zip(NAMES, rates, strict=True)
+    )
     chains = JointChains(streams=streams, period_us=1_000_000, shows=SHOWS, transition=MOVES, odds_ratio=170.0)
     promise = Guarantee(epsilon=chains.joint_loss("universal").epsilon, adversary="universal")
     policies = []

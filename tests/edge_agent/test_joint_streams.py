@@ -15,7 +15,7 @@ from edge_agent.__main__ import main
 from edge_agent.config import load
 from edge_agent.sensors.source import ConfigError
 from fugu.chains.inference import filter_beliefs, fixed_lag_marginals
-from fugu.contract.chains import BinaryChains, JointChains, Shown
+from fugu.contract.chains import BinaryChains, JointChains, JointStream
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.joint import NoJointBoundError, joint_epsilon
@@ -34,7 +34,9 @@ MOVES = tuple(tuple(0.7 if a == b else 0.1 for b in range(4)) for a in range(4))
 
 
 def chains(rates: tuple[float, float] = (RATE, RATE), **changes: Any) -> JointChains:
-    streams = tuple(Shown(name=name, states=2, rate=rate) for name, rate in zip(("hr", "steps"), rates, strict=True))
+    streams = tuple(
+        JointStream(name=name, states=2, rate=rate) for name, rate in zip(("hr", "steps"), rates, strict=True)
+    )
     fields = {"streams": streams, "period_us": 1_000_000, "shows": SHOWS, "odds_ratio": 49.0, **changes}
     return JointChains(**fields)
 
@@ -94,7 +96,7 @@ THEM = chains().streams[1]
     [
         (stream("steps", chains((RATE * 0.9, RATE * 2))), r"stream hr tells .* above the .* that the class of others"),
         (PULSE.model_copy(update={"stream": "steps"}), "is not of all of them together"),
-        (stream("else", chains(streams=(Shown(name="else", states=2, rate=RATE), THEM))), "not of watch/else"),
+        (stream("else", chains(streams=(JointStream(name="else", states=2, rate=RATE), THEM))), "not of watch/else"),
     ],
 )
 def test_streams_that_do_not_name_one_another_have_no_joint_bound(other: Policy, complaint: str) -> None:
@@ -158,7 +160,7 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
     moves = [[0.0] * 4 for _ in range(4)]
     for (a, b), zero in distributions.items():
         moves[2 * a + b][2 * b], moves[2 * a + b][2 * b + 1] = zero, 1.0 - zero
-    streams = (Shown(name="hr", states=2, rate=RATE),)
+    streams = (JointStream(name="hr", states=2, rate=RATE),)
     shows, transition = ((0,), (1,), (0,), (1,)), tuple(map(tuple, moves))
     pairs = chains(streams=streams, shows=shows, odds_ratio=900.0, steps=2, transition=transition)
     model = SymbolModel.of(stream("hr", pairs)).chain_model
@@ -183,7 +185,7 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
 
 
 def test_names_with_a_device_are_of_that_device() -> None:
-    streams = tuple(Shown(name=name, states=2, rate=RATE) for name in ("watch/hr", "belt/hr"))
+    streams = tuple(JointStream(name=name, states=2, rate=RATE) for name in ("watch/hr", "belt/hr"))
     room = chains(streams=streams)
     assert [room.column(device, "hr") for device in ("watch", "belt")] == [0, 1]
     with pytest.raises(ValueError, match="not of ring/hr"):

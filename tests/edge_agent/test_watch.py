@@ -16,7 +16,7 @@ import pytest
 from edge_agent import watch as watch_module
 from edge_agent.plan import StreamPlan
 from edge_agent.watch import ALARM, OWN_LENGTH, Watch, log_e_value
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, JointStream
 from fugu.contract.compiler import compile_policy
 from fugu.contract.discretisers import Categories
 from fugu.contract.guarantee import Guarantee
@@ -209,7 +209,7 @@ PAIRS = ((0.7, 0.1, 0.1, 0.1), (0.1, 0.7, 0.1, 0.1), (0.1, 0.1, 0.7, 0.1), (0.1,
 
 def test_joint_chains_are_not_watched_as_they_are_of_other_states() -> None:
     chains = JointChains(
-        streams=(Shown(name="hr", states=2, rate=0.05), Shown(name="b", states=2, rate=0.05)),
+        streams=(JointStream(name="hr", states=2, rate=0.05), JointStream(name="b", states=2, rate=0.05)),
         period_us=60_000_000,
         shows=((0, 0), (0, 1), (1, 0), (1, 1)),
         transition=PAIRS,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, JointStream
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee, loss
 from fugu.contract.noise_table import NoiseTable
@@ -75,7 +75,7 @@ def test_a_tick_may_be_several_readings_but_no_part_of_one(tmp_path: Path) -> No
 
 
 def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
-    shown = Shown(name="ring/hall", states=2, rate=9.0)
+    shown = JointStream(name="ring/hall", states=2, rate=9.0)
     joint = JointChains(streams=(shown,), period_us=60_000_000, shows=((0,), (1,)), odds_ratio=9.0)
     with pytest.raises(PlanningError, match="here is neither"):
         recorded_class(policy_of(joint), recorded(tmp_path / "a.csv", 0.3, 0.3))

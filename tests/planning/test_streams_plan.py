@@ -64,7 +64,7 @@ def request(
 
 def enumerated(chains: JointChains, tables: Sequence[NoiseTable], ticks: int) -> float:
     """The largest log-ratio between states of a stream, or joint states, at any tick of a short run."""
-    transition = np.array(chains.typical[0])
+    transition = np.array(chains.typical_matrices[0])
     emissions = [np.array(table.weights()) / 2.0**32 for table in tables]
     shown = np.array(chains.shows)
     symbols = list(itertools.product(*(range(emission.shape[1]) for emission in emissions)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown, odds_ratio
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, JointStream, odds_ratio
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.errors import Reason
 from fugu.contract.guarantee import Guarantee
@@ -204,7 +204,7 @@ def shared(light: float, motion: float) -> JointChains:
     """Two streams that show the same but for one time in fifty, and share out what they tell."""
     distribution = (0.49, 0.01, 0.01, 0.49)
     return JointChains(
-        streams=(Shown(name="light", states=2, rate=light), Shown(name="motion", states=2, rate=motion)),
+        streams=(JointStream(name="light", states=2, rate=light), JointStream(name="motion", states=2, rate=motion)),
         period_us=1_000_000,
         shows=((0, 0), (0, 1), (1, 0), (1, 1)),
         odds_ratio=1.0,
@@ -217,7 +217,7 @@ def test_classes_that_share_out_one_epsilon_in_two_ways_do_not_run_together() ->
     loud, two = flips(0.25, 0.25), Categories(categories={"off": 0, "on": 1}, states=("off", "on"))  # log 3 a tick
     light = stream("light", loud, shared(1.1, 0.1), "ignorant", discretiser=two)
     motion = stream("motion", loud, shared(0.1, 1.1), "ignorant", discretiser=two)
-    distribution, (right, wrong) = np.array(shared(1, 1).typical[0][0]).reshape(2, 2), (0.75, 0.25)
+    distribution, (right, wrong) = np.array(shared(1, 1).typical_matrices[0][0]).reshape(2, 2), (0.75, 0.25)
     weights = (
         distribution / distribution.sum(axis=1, keepdims=True) @ np.array([right, wrong])
     )  # Pr(motion shows 0 | light)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.dating import Dated, dates_of
+from fugu.contract.dating import PromiseDates, dates_of
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.losses import Adversary
@@ -170,7 +170,7 @@ class Seen:
 
     def __post_init__(self) -> None:
         self.known = InForce(catalogue(self.life.policies), rows_of=lambda *_: self.timeline.intervals)
-        self.told: list[dict[int, Dated]] = []
+        self.told: list[dict[int, PromiseDates]] = []
 
     def hear(self) -> None:
         order = [*self.life.frames]

@@ -105,7 +105,7 @@ class _Maker:
 
     def _states(self, name: str, policy: Policy) -> list[int]:
         generator = random.Random(f"{self._seed} {name}")
-        return simulate_states(policy.chains.typical[0], self._length, generator)
+        return simulate_states(policy.chains.typical_matrices[0], self._length, generator)
 
     def board(self, number: int) -> BoardDevice:
         """A board, enrolled."""

@@ -10,7 +10,7 @@ from math import inf, nextafter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fugu.contract.chains import JointChains, Shown, odds_ratio, two_steps
+from fugu.contract.chains import JointChains, JointStream, odds_ratio, two_steps
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
@@ -168,7 +168,7 @@ def run(
 
 def of_order_2(policy: Policy) -> Policy:
     """The policy with a chain of pairs of states, and what it then loses at most."""
-    shown = Shown(name=policy.stream, states=2, rate=nextafter(float(policy.outputs.rate), inf))
+    shown = JointStream(name=policy.stream, states=2, rate=nextafter(float(policy.outputs.rate), inf))
     moves = ((0.7, 0.3, 0.0, 0.0), (0.0, 0.0, 0.4, 0.6), (0.6, 0.4, 0.0, 0.0), (0.0, 0.0, 0.3, 0.7))
     shows = ((0,), (1,), (0,), (1,))
     odds, period_us = odds_ratio(two_steps(moves, shows)), policy.clock.period_us

@@ -14,7 +14,7 @@ import pytest
 from fugu.attackers.events import pick_event
 from fugu.attackers.mechanisms import Counted, Mechanism, Source
 from fugu.attackers.witness import witness
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, JointStream
 from fugu.contract.groups import largest_noise
 from fugu.contract.guarantee import Guarantee, tick_ratios
 from fugu.contract.losses import Adversary
@@ -78,7 +78,7 @@ def moving(adversary: Adversary) -> list[Policy]:
     table = NoiseTable.binary(SCALE * 2 // 5, SCALE * 2 // 5)
     rate = math.nextafter(math.log(1.5), 1)
     chains = JointChains(
-        streams=tuple(Shown(name=name, states=2, rate=rate) for name in ("hr", "steps")),
+        streams=tuple(JointStream(name=name, states=2, rate=rate) for name in ("hr", "steps")),
         period_us=1_000_000,
         shows=((0, 0), (0, 1), (1, 0), (1, 1)),
         odds_ratio=300.0,

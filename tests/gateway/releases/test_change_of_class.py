@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, ChainClass, JointChains, Shown
-from fugu.contract.dating import SLACK, quiet_from, with_slack
+from fugu.contract.chains import BinaryChains, ChainClass, JointChains, JointStream
+from fugu.contract.dating import SLACK, first_quiet_tick, with_slack
 from fugu.contract.errors import FuguError
 from fugu.contract.history import History, Span
 from fugu.contract.policy import Policy
@@ -39,7 +39,7 @@ def of_class(version: int, chains: ChainClass, stream: str = "hr") -> Policy:
 
 def same_states(chains: BinaryChains, *names: str) -> JointChains:
     """Streams, `hr` and `steps` by default, that always have the same state: what either tells is told of both."""
-    streams = tuple(Shown(name=name, states=2, rate=1.5) for name in names or ("hr", "steps"))
+    streams = tuple(JointStream(name=name, states=2, rate=1.5) for name in names or ("hr", "steps"))
     odds = chains.odds_bound
     return JointChains(streams=streams, period_us=1_000_000, shows=((0, 0), (1, 1)), odds_ratio=odds)
 
@@ -90,9 +90,9 @@ def changed_class(folder: Path, stream: str) -> tuple[Bench, AccountKey, int]:
 
 
 def test_where_no_tick_is_known_to_have_been_drawn_since_no_wait_is_enough() -> None:
-    assert quiet_from(History(), [WIDE.worst_odds], 59, None, Fraction(1, 1024)) is None
+    assert first_quiet_tick(History(), [WIDE.worst_odds], 59, None, Fraction(1, 1024)) is None
     ends = [
-        quiet_from(History(spans), [WIDE.worst_odds], 59, None, Fraction(1, 1024)) or 0
+        first_quiet_tick(History(spans), [WIDE.worst_odds], 59, None, Fraction(1, 1024)) or 0
         for spans in ((Span(1, None, 0),), (Span(1, None, 0, 99), Span(1, None, 700)))
     ]
     assert ends[1] - ends[0] == 600  # of the same number of ticks, 40 were drawn before numbers skipped
@@ -309,7 +309,7 @@ def test_a_release_waits_for_all_of_which_more_was_told_in_the_numbers_of_its_de
         stretches.append((last, excess, slack))
         return far[last]
 
-    monkeypatch.setattr("gateway.releases.maker.quiet_from", quiet)
+    monkeypatch.setattr("gateway.releases.maker.first_quiet_tick", quiet)
     ledger: Any = SimpleNamespace(
         binding=SimpleNamespace(not_before_us=100 * 10**6),
         allowances=lambda *_: {"watch": (1, 0)},

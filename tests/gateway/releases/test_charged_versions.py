@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fugu.contract.chains import BinaryChains, JointChains, Shown
+from fugu.contract.chains import BinaryChains, JointChains, JointStream
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus, SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
@@ -236,7 +236,7 @@ def test_of_a_file_it_counts_at_once(tmp_path: Path) -> None:
 
 def test_streams_of_a_document_are_tied_once_it_runs_and_not_while_it_may_be_refused(tmp_path: Path) -> None:
     chains = JointChains(
-        streams=tuple(Shown(name=name, states=2, rate=3.0) for name in ("hr", "steps")),
+        streams=tuple(JointStream(name=name, states=2, rate=3.0) for name in ("hr", "steps")),
         period_us=1_000_000,
         shows=((0, 0), (0, 1), (1, 0), (1, 1)),
         odds_ratio=4.0,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fugu.contract.chains import BinaryChains, BoundedChains, JointChains, Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, JointChains, JointStream
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.reports import QueryKind
 from fugu.contract.windows import Mechanism
@@ -178,7 +178,7 @@ def test_only_the_ignorant_adversary_and_only_known_chains(mechanism: Mechanism)
     with pytest.raises(ChainClassError, match="needs transition matrices"):
         allowance(BoundedChains(states=2, odds_ratio=2.0), 1.0, "ignorant", mechanism)
     assert allowance(BoundedChains(states=2, odds_ratio=2.0), 0.7, "universal", "group") == 700_000_000_000 - 1
-    shown = tuple(Shown(name=name, states=2, rate=0.1) for name in ("light", "motion"))
+    shown = tuple(JointStream(name=name, states=2, rate=0.1) for name in ("light", "motion"))
     shows = ((0, 0), (0, 1), (1, 0), (1, 1))
     together = JointChains(streams=shown, period_us=1_000_000, shows=shows, odds_ratio=1.0)
     with pytest.raises(ChainClassError, match="needs the chain of one stream"):

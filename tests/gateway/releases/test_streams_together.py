@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fugu.contract.chains import BinaryChains, ChainClass, JointChains, Shown
+from fugu.contract.chains import BinaryChains, ChainClass, JointChains, JointStream
 from fugu.contract.dating import with_slack
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import FuguError
@@ -35,7 +35,7 @@ CONFIG = ReleaseConfig(
 
 def joint(*names: str) -> JointChains:
     shows = tuple(tuple((x >> i) & 1 for i in range(len(names))) for x in range(2 ** len(names)))
-    streams = tuple(Shown(name=name, states=2, rate=0.5) for name in names)
+    streams = tuple(JointStream(name=name, states=2, rate=0.5) for name in names)
     return JointChains(streams=streams, period_us=PERIOD, shows=shows, odds_ratio=4.0)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, Shown, odds_ratio
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, JointStream, odds_ratio
 from fugu.contract.errors import FuguError
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
@@ -138,7 +138,7 @@ def test_the_allowance_is_the_boundary(adversary: Adversary, ticks: int) -> None
 def test_the_allowance_is_the_boundary_of_streams_that_move_together() -> None:
     """Courses may differ in what none of the streams shows: twice what a tick loses, and all rates."""
     shows = ((0, 0), (0, 1), (1, 0), (1, 1))
-    streams = (Shown(name="light", states=2, rate=0.1), Shown(name="door", states=2, rate=0.1))
+    streams = (JointStream(name="light", states=2, rate=0.1), JointStream(name="door", states=2, rate=0.1))
     chains = JointChains(shows=shows, streams=streams, odds_ratio=20.0, period_us=10**6)
     for ticks in (2, 60):
         rate = nats(allowance(chains, 1.0, "universal", ticks=ticks))

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fugu.chains.model import stationary_distribution
-from fugu.contract.chains import JointChains, Shown, odds_ratio
+from fugu.contract.chains import JointChains, JointStream, odds_ratio
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.audit.ledger import audit_ledger
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
@@ -35,7 +35,7 @@ PAIR = (("watch", "hr"), ("watch", "steps"))
 
 def chains(odds: float = odds_ratio(TRANSITION)) -> JointChains:
     return JointChains(
-        streams=(Shown(name="hr", states=2, rate=0.5), Shown(name="steps", states=2, rate=0.5)),
+        streams=(JointStream(name="hr", states=2, rate=0.5), JointStream(name="steps", states=2, rate=0.5)),
         period_us=1_000_000,
         shows=SHOWS,
         odds_ratio=odds,
