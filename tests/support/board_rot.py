@@ -4,6 +4,7 @@ Argument: the compiled policy. Prints how many bytes a segment has, and after ho
 """
 
 import errno
+import os
 import sys
 
 from fugu.core.compiled import read_policy
@@ -37,8 +38,11 @@ def main(policy, folder):
     try:
         Outbox(folder, policy)
         raise AssertionError("a segment that cannot be read is taken for damaged")
-    except OSError:
+    except OSError as error:
+        trouble = str(error)
         outbox_module.open = open
+    assert "flash an image of a new device" in trouble, "an operator cannot know how the board goes on"
+    assert len(os.listdir(folder)) == 2, "a segment that cannot be read is removed"
     with open(f"{folder}/00000001", "rb") as file:
         oldest = file.read()
     outbox = Outbox(folder, policy)

@@ -54,14 +54,20 @@ class Outbox:
                 except OSError:
                     pass  # it is there, or writing will say what is wrong
         ids = sorted(int(file[0], 16) for file in os.ilistdir(folder))
-        while ids and self._load(ids[-1]) is None:  # cut off while it was written
-            os.remove(self._path(ids.pop()))
+        while ids:
+            try:
+                segment = self._load(ids[-1])
+            except OSError:
+                raise OSError("newest segment unreadable: flash an image of a new device") from None
+            if segment:
+                break
+            os.remove(self._path(ids.pop()))  # cut off while it was written
         self.oldest = ids[0] if ids else 1
         if ids:
-            self.newest = ids[-1]
-            packed_state = self._load(self.newest)[0]
-            _, _, *clock, self.reserved, self.last_framed = struct.unpack_from(_HEAD, packed_state)[:6]
-            self.shift, self.since, self.counter, windows = struct.unpack_from(_HEAD, packed_state)[6:]
+            self.newest, packed_state = ids[-1], segment[0]
+            _, _, *clock, self.reserved, self.last_framed, self.shift, self.since, self.counter, windows = (
+                struct.unpack_from(_HEAD, packed_state)
+            )
             if tuple(clock) != self.clock:
                 raise OutboxError("another clock")
             offset = struct.calcsize(_HEAD)
@@ -135,17 +141,12 @@ class Outbox:
         segment_id = max(after_id + 1, self.oldest)
         while segment_id <= self.newest:
             segment = self._read(segment_id)
-            if segment is not None:
-                frames = [frame for frame in segment[1] if not self._is_covered(*frame[:3])]
+            if segment:
+                frames = [frame for frame in segment[1] if not self._is_covered(*frame)]
                 if frames:
                     return segment_id, frames
             segment_id += 1
         return None
-
-    def forget(self, segment_id: int) -> None:
-        """Forget the segments up to an id, which the broker has."""
-        if segment_id >= self.oldest:
-            self._drop(segment_id)
 
     def forget_committed(self, commits: list, sent_id: int) -> bool:
         """Forget frames that are durable elsewhere, by (sequence, through, gaps), up to the segment `sent_id`.
@@ -161,17 +162,18 @@ class Outbox:
                 self._failed_reads += 1
                 return False
             self._failed_reads = 0
-            frames = [] if segment is None else segment[1]
-            if not all(self._is_covered(*frame[:3]) for frame in frames):
+            frames = segment[1] if segment else []
+            if not all(self._is_covered(*frame) for frame in frames):
                 return any(last <= self._covered.get(name, (-1, []))[0] for name, _, last, _ in frames)
-            self._drop(self.oldest)
+            self.forget(self.oldest)
         return False
 
-    def _is_covered(self, name: str, previous: int, last: int) -> bool:
+    def _is_covered(self, name: str, previous: int, last: int, _frame: bytes) -> bool:
         last_tick, gaps = self._covered.get(name, (-1, []))
         return last <= last_tick and not any(previous < high and last > low for low, high in gaps)
 
-    def _drop(self, segment_id: int) -> None:
+    def forget(self, segment_id: int) -> None:
+        """Forget the segments up to an id, which the broker has."""
         while self.oldest <= segment_id:
             if self.oldest == self.newest:
                 self._spent = self.newest  # it is removed when there is a newer one
@@ -204,15 +206,14 @@ class Outbox:
         if end > 0:
             begin = end - struct.unpack_from(">H", segment, end)[0]
             second_state = _read_state(segment, begin) if begin > 0 else None
-            if second_state is not None and begin + len(second_state) != end:
+            if second_state and begin + len(second_state) != end:
                 second_state = None
-        state_length = len(state or second_state or b"")
+        state = state or second_state
+        state_length = len(state or b"")
         body = segment[state_length : end - state_length]
-        if state is None:
-            state = second_state
-        if state is None or len(body) <= _CHECK or short_digest(body[:-_CHECK]) != body[-_CHECK:]:
+        if not state or len(body) <= _CHECK or short_digest(body[:-_CHECK]) != body[-_CHECK:]:
             # Damaged in the middle, or cut off before the end.
-            return None if second_state is None else (second_state, [])
+            return second_state and (second_state, [])
         return state, _decode_frames(body)
 
 
