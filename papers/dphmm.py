@@ -98,7 +98,7 @@ def _example_5_2() -> list[Row]:
     gauge = ball.gauge((VALUES[4] - VALUES[2]).tolist())
     alone = [_NAMES[state] for state in list_exposed(hull, VALUES, constraint)]
     inside = hull.largest_gauge(VALUES[constraint])
-    added = protect(VALUES, graph, constraint, objective="nearest").added
+    added = protect(VALUES, graph, constraint, objective="nearest").added_edges
     about = "example 5.2: Laplace noise, ln of the ratio between s5 and s3, over epsilon"
     return [
         Row(about, float(gauge), 1.5, "printed"),
@@ -138,7 +138,7 @@ def _example_6_1() -> list[Row]:
         rows.append(Row(f"example 6.1: area with s3s{partner}", float(hull.area), size, "formula"))
         rows.append(Row(f"example 6.1: error with s3s{partner}, epsilon 1", math.sqrt(noise_error(hull))))
     nearest, smallest, best = (
-        edge_names(protect(VALUES, TRIANGLE, constraint, objective=objective).added) for objective in _OBJECTIVES
+        edge_names(protect(VALUES, TRIANGLE, constraint, objective=objective).added_edges) for objective in _OBJECTIVES
     )
     edge = printed(("DPHMM", "example 6.1", "optimal edge PRINTED")).partition(" ")[0]
     return [

@@ -44,11 +44,11 @@ class Belief(NamedTuple):
     """A believed chain: its transition matrix (n, n), and the stream's state (n,) that each of its states shows."""
 
     transition: Floats
-    shows: Ints
+    shown_states: Ints
 
 
 def believed_chains(description: Description) -> list[Belief]:
-    """List the chains that attackers of a stream believe: none if its class names no chain, or not this stream."""
+    """List the chains that attackers of a stream believe; the list is empty if the class names no chain for it."""
     chains = description.chains
     if isinstance(chains, BinaryChains):
         grid = product(_spaced_values(*chains.q), _spaced_values(*chains.r))
@@ -63,17 +63,17 @@ def believed_chains(description: Description) -> list[Belief]:
 
 
 def read_symbols(description: Description, symbols: Sequence[int]) -> Answer:
-    """Read the symbols of consecutive ticks, -1 for none; each row of the answer is a tick, each column a state."""
+    """Read consecutive symbols, -1 for a missing symbol; each row of the answer is a tick, each column a state."""
 
-    def outputs(shows: Ints, symbols: Ints) -> Outputs:
-        weights = np.array(NoiseTable(description.table or ()).weights(), dtype=np.float64)[shows]
+    def make_view(shown_states: Ints, symbols: Ints) -> Outputs:
+        weights = np.array(NoiseTable(description.table or ()).weights(), dtype=np.float64)[shown_states]
         emission = weights / weights.sum(axis=1, keepdims=True)
         return SymbolOutputs(np.where(symbols < emission.shape[1], symbols, -1), emission)
 
-    states = [(x,) for x in range(len(description.states))]
+    groups = [(x,) for x in range(len(description.states))]
     symbol_rows = np.array(symbols, dtype=np.int64)
     newest_rows = symbol_rows[symbol_rows >= 0][-1:] if (symbol_rows >= 0).any() else symbol_rows[-1:]
-    return _answer(states, outputs, symbol_rows, newest_rows, 1, believed_chains(description))
+    return _answer(groups, make_view, symbol_rows, newest_rows, 1, believed_chains(description))
 
 
 def read_counts(
@@ -89,24 +89,24 @@ def read_counts(
     states. If reading all windows would take long, only the newest are read, and the others have no row.
     """
 
-    def outputs(shows: Ints, counts: Ints) -> Outputs:
-        counted_states = tuple(tuple(np.flatnonzero(np.isin(shows, group)).tolist()) for group in groups)
+    def make_view(shown_states: Ints, counts: Ints) -> Outputs:
+        chain_groups = tuple(tuple(np.flatnonzero(np.isin(shown_states, group)).tolist()) for group in groups)
         ticks, first_ticks = len(counts) * length, np.arange(len(counts)) * length
         return CountOutputs(
-            counts, first_ticks, length, scale, counted_states, ticks, shows.size, np.ones(ticks, dtype=np.int64)
+            counts, first_ticks, length, scale, chain_groups, ticks, shown_states.size, np.ones(ticks, dtype=np.int64)
         )
 
     chains = believed_chains(description)
     other_states = tuple(x for x in range(len(description.states)) if x not in groups[0])
-    cells_per_window = sum(length * min(length, EXACT_TICKS) * len(chain.shows) ** 2 for chain in chains)
+    cells_per_window = sum(length * min(length, EXACT_TICKS) * len(chain.shown_states) ** 2 for chain in chains)
     count_rows = np.array(counts[-max(1, _MOST_CELLS // max(1, cells_per_window)) :], dtype=np.int64)
     answer_groups = [other_states, groups[0]] if len(groups) == 1 else groups
-    return _answer(answer_groups, outputs, count_rows, count_rows[-1:], length, chains)
+    return _answer(answer_groups, make_view, count_rows, count_rows[-1:], length, chains)
 
 
 def _answer(
     groups: Sequence[tuple[int, ...]],
-    outputs: Callable[[Ints, Ints], Outputs],
+    make_view: Callable[[Ints, Ints], Outputs],
     heard_rows: Ints,
     newest_rows: Ints,
     length: int,
@@ -114,36 +114,36 @@ def _answer(
 ) -> Answer:
     """Answer a question about groups of states by every believed chain, with the least and largest probabilities.
 
-    The heard rows are of `length` ticks each, the newest last. `outputs` makes the attackers' view of some rows, given
-    what each state of a chain shows.
+    The heard rows are of `length` ticks each, the newest last. `make_view` makes the attackers' view of some rows from
+    the states that a chain shows.
     """
     if not chains:
         return {"none": _NO_CHAIN}
-    member_rows = [np.array([[x in group for group in groups] for x in chain.shows], np.float64) for chain in chains]
+    memberships = [np.array([[x in group for group in groups] for x in c.shown_states], np.float64) for c in chains]
 
     def read(attacker: Attacker, rows: Ints) -> Floats:
         """The groups' probabilities (chains, rows, g) by an attacker who reads some rows."""
-        probabilities = []
-        for chain, members in zip(chains, member_rows, strict=True):
-            view = outputs(chain.shows, rows)
+        group_probs = []
+        for chain, membership in zip(chains, memberships, strict=True):
+            view = make_view(chain.shown_states, rows)
             segments = np.arange(view.ticks) // (length if length > 1 else view.ticks)
-            posteriors = attacker(view, Knowledge(chain.transition, segments)) @ members
-            probabilities.append(posteriors.reshape(-1, length, len(groups)).mean(axis=1))
-        return np.array(probabilities)
+            posteriors = attacker(view, Knowledge(chain.transition, segments)) @ membership
+            group_probs.append(posteriors.reshape(-1, length, len(groups)).mean(axis=1))
+        return np.array(group_probs)
 
     try:
-        all_rows, newest_row = read(smoothing, heard_rows), read(separate_ticks, newest_rows)[:, -1]
+        row_probs, newest_probs = read(smoothing, heard_rows), read(separate_ticks, newest_rows)[:, -1]
         priors = [
-            Knowledge(chain.transition, np.zeros(1, dtype=np.int64)).distribution @ members
-            for chain, members in zip(chains, member_rows, strict=True)
+            Knowledge(chain.transition, np.zeros(1, dtype=np.int64)).distribution @ membership
+            for chain, membership in zip(chains, memberships, strict=True)
         ]
     except (ValueError, IndexError, ArithmeticError):
         return {"none": _UNFIT}
-    bands = {"": all_rows, "_alone": newest_row, "_before": np.array(priors)}
+    probs_by_suffix = {"": row_probs, "_alone": newest_probs, "_before": np.array(priors)}
     return {
-        **{f"low{suffix}": band.min(axis=0).tolist() for suffix, band in bands.items()},
-        **{f"high{suffix}": band.max(axis=0).tolist() for suffix, band in bands.items()},
-        "guesses": sorted({int(posterior.argmax()) for posterior in all_rows[:, -1]}),
+        **{f"low{suffix}": probs.min(axis=0).tolist() for suffix, probs in probs_by_suffix.items()},
+        **{f"high{suffix}": probs.max(axis=0).tolist() for suffix, probs in probs_by_suffix.items()},
+        "guesses": sorted({int(posterior.argmax()) for posterior in row_probs[:, -1]}),
         "chains": len(chains),
     }
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, COUNT_LEARNERS, Attacker, smoothing
-from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, without
+from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, empty_outputs
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.transitions import count_transitions, share_bounds
 
@@ -71,7 +71,7 @@ def _mean_and_width(values: Floats, confidence: float) -> tuple[float, float]:
 
 
 def _autocorrelation_time(series: Floats) -> float:
-    """The integrated autocorrelation time in ticks, at least 1: twice the sum of positive pairs, less 1."""
+    """The integrated autocorrelation time in ticks, at least 1: twice the sum over leading positive pairs, less 1."""
     n = series.size
     centred = series - series.mean()
     transform_size = 1 << (2 * n - 1).bit_length()
@@ -81,8 +81,8 @@ def _autocorrelation_time(series: Floats) -> float:
     if not covariance[0] > 0.0:
         return 1.0
     pair_sums = covariance.reshape(-1, 2).sum(axis=1) / covariance[0]
-    cut = np.flatnonzero(pair_sums <= 0.0)
-    return max(1.0, 2.0 * float(pair_sums[: cut[0] if cut.size else None].sum()) - 1.0)
+    ends = np.flatnonzero(pair_sums <= 0.0)
+    return max(1.0, 2.0 * float(pair_sums[: ends[0] if ends.size else None].sum()) - 1.0)
 
 
 def success_bound(prior: ArrayLike, epsilon: float, epsilon_10: float | None = None) -> Floats:
@@ -106,13 +106,13 @@ def success_bound(prior: ArrayLike, epsilon: float, epsilon_10: float | None = N
     distribution = np.asarray(prior, dtype=np.float64)
     best_guess = distribution.max(axis=-1)
     if epsilon_10 is None:
-        other_states = np.arange(distribution.shape[-1])
-        largest_sums = np.cumsum(-np.sort(-distribution, axis=-1), axis=-1)
-        return np.asarray(np.maximum(best_guess, (largest_sums / (1 + other_states * math.exp(-epsilon))).max(axis=-1)))
+        other_counts = np.arange(distribution.shape[-1])
+        top_masses = np.cumsum(-np.sort(-distribution, axis=-1), axis=-1)
+        return np.asarray(np.maximum(best_guess, (top_masses / (1 + other_counts * math.exp(-epsilon))).max(axis=-1)))
     if not epsilon > 0 < epsilon_10:
         return np.asarray(best_guess)
-    span = -math.expm1(-(epsilon + epsilon_10))
-    right_chances = np.array([math.expm1(-epsilon_10), math.expm1(-epsilon)]) / -span
+    denominator = -math.expm1(-(epsilon + epsilon_10))
+    right_chances = np.array([math.expm1(-epsilon_10), math.expm1(-epsilon)]) / -denominator
     return np.asarray(np.maximum(best_guess, distribution @ right_chances))
 
 
@@ -165,9 +165,9 @@ def _refuted_epsilon(hits: Floats, alarms: Floats, confidence: float) -> float:
     if not lowest_mean(hits - alarms, confidence) > 0:
         return 0.0
     while high_epsilon - low_epsilon > 1e-6:
-        middle = (low_epsilon + high_epsilon) / 2
-        is_refuted = lowest_mean(hits - math.exp(middle) * alarms, confidence) > 0
-        low_epsilon, high_epsilon = (middle, high_epsilon) if is_refuted else (low_epsilon, middle)
+        middle_epsilon = (low_epsilon + high_epsilon) / 2
+        is_refuted = lowest_mean(hits - math.exp(middle_epsilon) * alarms, confidence) > 0
+        low_epsilon, high_epsilon = (middle_epsilon, high_epsilon) if is_refuted else (low_epsilon, middle_epsilon)
     return low_epsilon
 
 
@@ -239,7 +239,7 @@ def attack(
     epsilon: float,
     *,
     transition: Floats | None = None,
-    known: Ints | None = None,
+    known_states: Ints | None = None,
     attackers: Mapping[str, Attacker] | None = None,
     confidence: float = 0.95,
 ) -> tuple[Attack, ...]:
@@ -250,7 +250,7 @@ def attack(
         segments: (n,) equal within a stretch without gaps.
         epsilon: the promised epsilon, in nats.
         transition: (k, k) the chain that attackers believe; `None` for the recording's own mean chain.
-        known: (n,) true states that attackers know, -1 elsewhere.
+        known_states: (n,) true states that attackers know, -1 elsewhere.
         attackers: attackers by name; `None` for all that can read these outputs.
         confidence: of all intervals together (Bonferroni).
 
@@ -258,14 +258,14 @@ def attack(
         ValueError: no tick is judged, or arrays do not fit together.
     """
     k = outputs.states
-    is_judged = (states >= 0) & (True if known is None else known < 0)
+    is_judged = (states >= 0) & (True if known_states is None else known_states < 0)
     if not is_judged.any() or states.shape != (outputs.ticks,) or segments.shape != states.shape:
         raise ValueError("an attack needs a state, a segment and an output for every tick, and a tick to judge")
     believed_chain = mean_transitions(states, segments, k) if transition is None else transition
-    knowledge = Knowledge(believed_chain, segments, known, states)
+    knowledge = Knowledge(believed_chain, segments, known_states, states)
     named_attackers = attackers or (COUNT_ATTACKERS if isinstance(outputs, CountOutputs) else ATTACKERS)
     level = 1 - (1 - confidence) / len(named_attackers)
-    no_outputs = without(outputs)
+    no_outputs = empty_outputs(outputs)
     truth = states[is_judged]
     prior = knowledge.prior[is_judged]
     slack = float((success_bound(prior, epsilon) - prior.max(axis=1)).mean())
@@ -277,20 +277,20 @@ def attack(
         guess = float(is_guessed.mean())
         with np.errstate(invalid="ignore"):  # an attacker who was certain before has learned nothing
             evidence = np.nan_to_num(_log_odds(posterior) - _log_odds(baseline), nan=0.0, posinf=np.inf, neginf=-np.inf)
-        gain = is_right.astype(np.int64) - is_guessed
-        low_gain, high_gain = mean_interval(_residuals(gain, truth * k + baseline.argmax(axis=1)), level)
+        gains = is_right.astype(np.int64) - is_guessed
+        low_gain, high_gain = mean_interval(_residuals(gains, truth * k + baseline.argmax(axis=1)), level)
         success = float(is_right.mean())
         low, high = max(0.0, success + low_gain), min(1.0, success + high_gain)
         ceiling = min(1.0, max(guess, best_guess) + slack)
         epsilon_low = epsilon_bound(truth, prior, evidence, epsilon, level)
         result = Attack(name, success, low, high, ceiling, guess, epsilon_low)
         if not (posterior.max(axis=1) == 1.0).all():
-            factors = _log_odds_range(posterior, baseline)
+            log_factors = _log_odds_range(posterior, baseline)
             beyond, furthest = (
-                float((factors > epsilon * (1 + 1e-9)).mean()),
-                math.exp(min(_LARGEST_LOG, factors.max())),
+                (log_factors > epsilon * (1 + 1e-9)).mean(),
+                math.exp(min(_LARGEST_LOG, log_factors.max())),
             )
-            result = replace(result, beyond=beyond, furthest=furthest)
+            result = replace(result, beyond=float(beyond), furthest=furthest)
         attacks.append(result)
     return tuple(sorted(attacks, key=lambda attack: -attack.success))
 
@@ -302,9 +302,9 @@ def learners(outputs: Outputs) -> dict[str, Attacker]:
 
 
 def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
-    """The attack whose odds moved furthest, by an attacker who did not know the chain, or `None` without such."""
-    learned = (attack for attack in attacks if attack.attacker not in _BELIEVERS and attack.furthest is not None)
-    return max(learned, key=attrgetter("beyond", "furthest"), default=None)
+    """Choose the attack that moved odds furthest among attackers who did not know the chain; `None` without such."""
+    candidates = (attack for attack in attacks if attack.attacker not in _BELIEVERS and attack.furthest is not None)
+    return max(candidates, key=attrgetter("beyond", "furthest"), default=None)
 
 
 def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smoothing) -> Floats:
@@ -313,7 +313,7 @@ def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smo
     By default the attacker uses every output under the believed chain (forward-backward). If that chain is in the
     class, the factor stays within e^epsilon, whatever the truth is. An attacker who learns the chain may exceed it.
     """
-    return _log_odds_range(attacker(outputs, knowledge), attacker(without(outputs), knowledge))
+    return _log_odds_range(attacker(outputs, knowledge), attacker(empty_outputs(outputs), knowledge))
 
 
 def _log_odds_range(posterior: Floats, prior: Floats) -> Floats:
@@ -328,10 +328,10 @@ def mean_transitions(states: Ints, segments: Ints, k: int, *, pseudocount: float
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
-def _residuals(gain: Ints, strata: Ints) -> Floats:
+def _residuals(gains: Ints, strata: Ints) -> Floats:
     """Subtract from gains (n,) the mean gain of their stratum."""
-    sums, stratum_sizes = np.bincount(strata, gain), np.bincount(strata)
-    return gain - (sums / np.maximum(stratum_sizes, 1))[strata]
+    sums, stratum_sizes = np.bincount(strata, gains), np.bincount(strata)
+    return gains - (sums / np.maximum(stratum_sizes, 1))[strata]
 
 
 def _log_odds(probabilities: Floats) -> Floats:

@@ -52,7 +52,7 @@ class Event(NamedTuple):
 
 
 class _EventCandidate(NamedTuple):
-    promise: float
+    promised_epsilon: float
     threshold: float
     statistic: Statistic
     mechanism: Mechanism
@@ -62,7 +62,7 @@ class _EventCandidate(NamedTuple):
 
 
 def pick_event(
-    mechanisms: Callable[[int], Mechanism],
+    make_mechanism: Callable[[int], Mechanism],
     chains: Sequence[MarkovChain],
     generator: np.random.Generator,
     trials: int,
@@ -70,10 +70,10 @@ def pick_event(
     level: float,
     pairs: Container[tuple[int, int]] | None = None,
 ) -> Event:
-    """Choose the event that promises the largest bound, and count it.
+    """Choose the event that promises the largest bound on epsilon, and count how often it happens.
 
     Args:
-        mechanisms: the mechanism that is heard, as a function of the ticks on each side.
+        make_mechanism: the mechanism that is heard, as a function of the ticks on each side.
         chains: chains to draw paths from; the one that promises the largest bound is used.
         generator: source of random numbers.
         trials: trials of each of the two states; fewer if a trial takes long.
@@ -81,37 +81,37 @@ def pick_event(
         level: the largest probability that the bound is wrong.
         pairs: pairs of states to tell apart; `None` for all.
     """
-    best_event: _EventCandidate | None = None
+    best_candidate: _EventCandidate | None = None
     for chain in chains:
         longest_radius = ticks_to_forget(chain, 3.0)
         other_radii = (min(longest_radius, 200),) if real_draws is None else (10, 2, 0)
         for radius in dict.fromkeys((min(longest_radius, 20), *other_radii)):
-            mechanism = mechanisms(radius)
-            trial_count = min(trials, _affordable_trials(_attackable(mechanism)))
+            mechanism = make_mechanism(radius)
+            trial_count = min(trials, _affordable_trials(_quick_mechanism(mechanism)))
             if real_draws is not None:
                 trial_count = min(trial_count, real_draws.trials(mechanism, chain))
             for candidate in _candidates(mechanism, chain, generator, trial_count, level, pairs) if trial_count else ():
-                if best_event is None or candidate.promise > best_event.promise:
-                    best_event = candidate
-    if best_event is None:
+                if best_candidate is None or candidate.promised_epsilon > best_candidate.promised_epsilon:
+                    best_candidate = candidate
+    if best_candidate is None:
         return Event(0.0, 0, 0, 0, None, chains[0], 0)
-    x, z = best_event.secrets
-    mechanism, trial_count = best_event.mechanism, best_event.trials
-    walks = [paths(best_event.chain, mechanism, state, trial_count, generator) for state in (x, z)]
+    x, z = best_candidate.secrets
+    mechanism, trial_count = best_candidate.mechanism, best_candidate.trials
+    walks = [paths(best_candidate.chain, mechanism, state, trial_count, generator) for state in (x, z)]
     if real_draws is not None:
         trial_count = real_draws.paths_covered(mechanism, *walks)
         real_draws.rewind()
     draws = real_draws or Simulated(generator)
-    statistics = (best_event.statistic(release(mechanism, states[:trial_count], draws)) for states in walks)
-    hits, alarms = (int((statistic >= best_event.threshold).sum()) for statistic in statistics)
+    statistics = (best_candidate.statistic(release(mechanism, states[:trial_count], draws)) for states in walks)
+    hits, alarms = (int((statistic >= best_candidate.threshold).sum()) for statistic in statistics)
     epsilon_low = least_epsilon(hits, alarms, trial_count, level)
-    return Event(epsilon_low, trial_count, hits, alarms, (x, z), best_event.chain, mechanism.ticks)
+    return Event(epsilon_low, trial_count, hits, alarms, (x, z), best_candidate.chain, mechanism.ticks)
 
 
-def ticks_to_forget(chain: MarkovChain, times: float) -> int:
-    """The ticks on each side that may tell of a tick: `times` times the chain's forgetting time, at least 2."""
+def ticks_to_forget(chain: MarkovChain, multiple: float) -> int:
+    """A multiple of the ticks after which a chain has forgotten its state, at least 2."""
     second_eigenvalue = float(np.sort(np.abs(np.linalg.eigvals(chain.transition)))[-2])
-    return max(2, math.ceil(times / max(1 - second_eigenvalue, 1e-9)))
+    return max(2, math.ceil(multiple / max(1 - second_eigenvalue, 1e-9)))
 
 
 def _candidates(
@@ -122,29 +122,32 @@ def _candidates(
     level: float,
     allowed_pairs: Container[tuple[int, int]] | None,
 ) -> Iterator[_EventCandidate]:
-    outputs = _attackable(mechanism)
-    trials = min(_CHOICE_TRIALS, max(trial_count, _LEAST_TRIALS), _affordable_trials(outputs))
+    quick_mechanism = _quick_mechanism(mechanism)
+    trials = min(_CHOICE_TRIALS, max(trial_count, _LEAST_TRIALS), _affordable_trials(quick_mechanism))
     pairs = [pair for pair in secret_pairs(mechanism) if allowed_pairs is None or pair in allowed_pairs][:_MOST_PAIRS]
-    heard = {
+    samples = {
         state: release(mechanism, paths(chain, mechanism, state, trials, generator), Simulated(generator))
         for state in dict.fromkeys(state for pair in pairs for state in pair)
     }
-    logs = {} if outputs is None else {state: log_likelihoods(outputs, chain, trial) for state, trial in heard.items()}
+    log_probs = {}
+    if quick_mechanism is not None:
+        log_probs = {state: log_likelihoods(quick_mechanism, chain, heard) for state, heard in samples.items()}
     for x, z in pairs:
-        if outputs is not None:
-            statistic: Statistic = _ratio_statistic(outputs, chain, x, z)
-            ratios, other_ratios = (_clip_logs(logs[state][:, x] - logs[state][:, z]) for state in (x, z))
+        if quick_mechanism is not None:
+            statistic: Statistic = _ratio_statistic(quick_mechanism, chain, x, z)
+            ratios, other_ratios = (_clip_logs(log_probs[state][:, x] - log_probs[state][:, z]) for state in (x, z))
         else:
-            statistic, first_trial = _weighted_sum(heard[x], heard[z])
-            ratios, other_ratios = (statistic(Heard({}, heard[state].counts[first_trial:])) for state in (x, z))
-        threshold, promise = _best_threshold(ratios, other_ratios, trial_count, level)
-        yield _EventCandidate(promise, threshold, statistic, mechanism, chain, (x, z), trial_count)
+            statistic, first_trial = _weighted_sum(samples[x], samples[z])
+            ratios, other_ratios = (statistic(Heard({}, samples[state].counts[first_trial:])) for state in (x, z))
+        threshold, promised_epsilon = _best_threshold(ratios, other_ratios, trial_count, level)
+        yield _EventCandidate(promised_epsilon, threshold, statistic, mechanism, chain, (x, z), trial_count)
 
 
 def _best_threshold(ratios: Floats, other_ratios: Floats, trials: int, level: float) -> tuple[float, float]:
-    """The threshold that promises the largest bound for a number of trials of each state, and that bound.
+    """Choose the threshold that promises the largest bound on epsilon; return the threshold and this bound.
 
-    `ratios` and `other_ratios` (n,) are log-likelihood ratios of x over x', in trials under x and under x'.
+    `ratios` and `other_ratios` (n,) are log-likelihood ratios of x over x', in trials under x and under x'. The
+    bound is for `trials` of each state.
     """
     best_epsilon, threshold = 0.0, math.inf
     for limit in np.unique(np.quantile(ratios, np.linspace(0, 1, _THRESHOLDS))):
@@ -167,16 +170,16 @@ def least_epsilon(hits: int, alarms: int, trials: int, level: float) -> float:
     return max(0.0, math.log(hit_share / alarm_share)) if hit_share > 0.0 else 0.0
 
 
-def _attackable(mechanism: Mechanism) -> Mechanism | None:
-    """The outputs to attack: all that is heard; symbols alone if counts take too long, or `None` without symbols."""
-    if mechanism.followed and mechanism.cells <= _MOST_CELLS:
+def _quick_mechanism(mechanism: Mechanism) -> Mechanism | None:
+    """Leave out the counts if their likelihood takes too long; `None` if no symbols remain."""
+    if mechanism.followed_counts and mechanism.cells <= _MOST_CELLS:
         return mechanism
     return mechanism._replace(counts=()) if any(source.heard for source in mechanism.sources) else None
 
 
-def _affordable_trials(outputs: Mechanism | None) -> int:
+def _affordable_trials(mechanism: Mechanism | None) -> int:
     """The number of trials that can be computed in acceptable time."""
-    return max(_LEAST_TRIALS, _WORK_PER_COUNT // (1 if outputs is None else outputs.work))
+    return max(_LEAST_TRIALS, _WORK_PER_COUNT // (1 if mechanism is None else mechanism.work))
 
 
 def _ratio_statistic(mechanism: Mechanism, chain: MarkovChain, x: int, z: int) -> Statistic:
@@ -188,9 +191,9 @@ def _ratio_statistic(mechanism: Mechanism, chain: MarkovChain, x: int, z: int) -
 
 
 def _weighted_sum(heard: Heard, other_heard: Heard) -> tuple[Statistic, int]:
-    """Fit the weighted sum of counts that best separates two states (Fisher), and count the trials used."""
+    """Fit the weighted sum of counts that best separates two states (Fisher); also return the number of trials used."""
     half_trials = len(heard.counts) // 2
-    counts, other_counts = (trials.counts[:half_trials].astype(np.float64) for trials in (heard, other_heard))
+    counts, other_counts = (outputs.counts[:half_trials].astype(np.float64) for outputs in (heard, other_heard))
     covariance = np.cov(counts, rowvar=False) + np.cov(other_counts, rowvar=False)
     weights = np.linalg.lstsq(np.atleast_2d(covariance), counts.mean(axis=0) - other_counts.mean(axis=0), rcond=None)[0]
     return lambda heard: heard.counts @ weights, half_trials

@@ -56,16 +56,16 @@ def smoothing(outputs: Outputs, knowledge: Knowledge, chain: Floats | None = Non
     others are approximated by `tilted_marginals`.
     """
     initial, transition = knowledge.distribution, knowledge.transition if chain is None else chain
-    symbol_outputs = outputs.beside_symbols() if isinstance(outputs, CountOutputs) else outputs
+    symbol_outputs = outputs.symbols_or_empty() if isinstance(outputs, CountOutputs) else outputs
     symbols, table = knowledge.learn_from(symbol_outputs.symbols, symbol_outputs.emission)
     if isinstance(outputs, SymbolOutputs) or not outputs.counts.size:
         return posterior_marginals(symbols, initial, transition, table, lengths=knowledge.lengths)
     is_partition = len(outputs.groups) == 2 and sorted(sum(outputs.groups, ())) == [*range(outputs.states)]
-    covers_ticks = is_partition and outputs.present.all()
+    covers_ticks = is_partition and outputs.has_state.all()
     if outputs.length > EXACT_TICKS or not (len(outputs.groups) == 1 or covers_ticks):
         return tilted_marginals(outputs, symbols, table, initial, transition, knowledge.lengths)
-    adds = np.zeros((outputs.ticks, outputs.states), dtype=np.int64)
-    adds[:, outputs.groups[-1]] = outputs.present[:, None]
+    increments = np.zeros((outputs.ticks, outputs.states), dtype=np.int64)
+    increments[:, outputs.groups[-1]] = outputs.has_state[:, None]
     # With two groups, the other group's count is the remainder.
     counts = np.arange(outputs.length + 1)
     distances = np.abs(outputs.counts[:, -1:] - counts)
@@ -73,7 +73,8 @@ def smoothing(outputs: Outputs, knowledge: Knowledge, chain: Floats | None = Non
         distances += np.abs(outputs.counts[:, :1] - (outputs.length - counts))
     likelihoods = np.exp(-(distances - distances.min(axis=1, keepdims=True)) / float(outputs.scale))
     windows = outputs.windows()
-    return count_marginals(symbols, initial, transition, table, windows, adds, likelihoods, lengths=knowledge.lengths)
+    model = (symbols, initial, transition, table)
+    return count_marginals(*model, windows, increments, likelihoods, lengths=knowledge.lengths)
 
 
 _TILT_ROUNDS = 40
@@ -90,26 +91,26 @@ def tilted_marginals(
     (k, m) are those beside the counts, with known states; `lengths` are the ticks of each stretch.
     """
     scale = float(outputs.scale)
-    members = np.array([[x in group for x in range(outputs.states)] for group in outputs.groups], dtype=np.float64)
+    memberships = np.array([[x in group for x in range(outputs.states)] for group in outputs.groups], dtype=np.float64)
     windows, w = outputs.windows(), len(outputs.counts)
-    cells = np.where((outputs.present > 0) & (windows >= 0), windows, w)
-    codes = np.where(symbols < 0, table.shape[1], symbols) * (w + 1) + cells
+    tick_windows = np.where((outputs.has_state > 0) & (windows >= 0), windows, w)
+    joint_symbols = np.where(symbols < 0, table.shape[1], symbols) * (w + 1) + tick_windows
     likelihoods = np.concatenate([table, np.ones((outputs.states, 1))], axis=1)
     # A count's variance is at most this, so that a step towards the target tilt never overshoots.
     second_eigenvalue = float(np.sort(np.abs(np.linalg.eigvals(transition)))[-2])
     variance = min(outputs.length**2, outputs.length * (1 + second_eigenvalue) / max(1 - second_eigenvalue, 1e-9)) / 4
-    step = 1 / (1 + variance / (2 * scale**2))
+    step_size = 1 / (1 + variance / (2 * scale**2))
     tilts = np.zeros(outputs.counts.shape)
     for _ in range(_TILT_ROUNDS):
-        factors = np.exp(np.vstack([tilts @ members, np.zeros((1, outputs.states))]).T)
-        joint = (likelihoods[:, :, None] * factors[:, None, :]).reshape(outputs.states, -1)
+        factors = np.exp(np.vstack([tilts @ memberships, np.zeros((1, outputs.states))]).T)
+        joint_table = (likelihoods[:, :, None] * factors[:, None, :]).reshape(outputs.states, -1)
         # A further symbol, which is never seen, makes the rows distributions.
-        joint /= joint.sum(axis=1).max() * (1 + 1e-12)
-        joint = np.hstack([joint, 1 - joint.sum(axis=1, keepdims=True)])
-        marginals = posterior_marginals(codes, initial, transition, joint, lengths=lengths)
-        expected = np.array([np.bincount(cells, marginals @ group, w + 1)[:w] for group in members]).T
-        target_tilts = np.clip((outputs.counts - expected) / (2 * scale**2), -1 / scale, 1 / scale)
-        tilts += step * (target_tilts - tilts)
+        joint_table /= joint_table.sum(axis=1).max() * (1 + 1e-12)
+        joint_table = np.hstack([joint_table, 1 - joint_table.sum(axis=1, keepdims=True)])
+        marginals = posterior_marginals(joint_symbols, initial, transition, joint_table, lengths=lengths)
+        expected_counts = np.array([np.bincount(tick_windows, marginals @ group, w + 1)[:w] for group in memberships]).T
+        target_tilts = np.clip((outputs.counts - expected_counts) / (2 * scale**2), -1 / scale, 1 / scale)
+        tilts += step_size * (target_tilts - tilts)
         if np.abs(target_tilts - tilts).max(initial=0.0) < 1e-3 / scale:
             break
     return marginals
@@ -157,36 +158,36 @@ def chain_learner(outputs: Outputs, knowledge: Knowledge, regimes: int = 1, *, d
 def _start_chains(believed_chain: Floats, regimes: int) -> Iterator[Floats]:
     """Yield start chains: the believed chain and sticky chains, or regimes of speeds, distributions or phases."""
     k = len(believed_chain)
-    chains = [_sticky_chain(np.full(k, 1 / k), stay) for stay in (0.5, 0.9, 0.99)]
+    sticky_chains = [_sticky_chain(np.full(k, 1 / k), stay_prob) for stay_prob in (0.5, 0.9, 0.99)]
     if regimes == 1:
         yield np.maximum(believed_chain, 1e-6) / np.maximum(believed_chain, 1e-6).sum(axis=1, keepdims=True)
-        yield from chains
+        yield from sticky_chains
         return
-    chain_of_regime = [chains[i % len(chains)] for i in range(regimes)]
-    for stay in (0.99, 0.999):
-        switch = _sticky_chain(np.full(regimes, 1 / regimes), stay)
+    regime_chains = [sticky_chains[i % len(sticky_chains)] for i in range(regimes)]
+    for stay_prob in (0.99, 0.999):
+        switch_chain = _sticky_chain(np.full(regimes, 1 / regimes), stay_prob)
         for state_stay in (0.5, 0.9):
             distributions = [np.full(k, 0.3 / k) + 0.7 * np.eye(k)[i % k] for i in range(regimes)]
             if regimes > k:
                 distributions[k:] = [np.full(k, 1 / k)] * (regimes - k)
-            yield _joint_chain(switch, [_sticky_chain(distribution, state_stay) for distribution in distributions])
-        yield _joint_chain(switch, chain_of_regime)
+            yield _joint_chain(switch_chain, [_sticky_chain(target, state_stay) for target in distributions])
+        yield _joint_chain(switch_chain, regime_chains)
     # A state passes through its regimes as phases before the next state follows: lengths of stay, and cycles.
     phase_order = np.arange(regimes * k).reshape(regimes, k).T.ravel()
     phase_chain = np.zeros((regimes * k, regimes * k))
     phase_chain[phase_order, np.roll(phase_order, -1)] = 1.0
-    for stay in (0.1, 0.8):
-        yield 0.1 / (regimes * k) + 0.9 * (stay * np.eye(regimes * k) + (1 - stay) * phase_chain)
+    for stay_prob in (0.1, 0.8):
+        yield 0.1 / (regimes * k) + 0.9 * (stay_prob * np.eye(regimes * k) + (1 - stay_prob) * phase_chain)
 
 
-def _sticky_chain(distribution: Floats, stay: float) -> Floats:
-    """A chain (k, k) that stays in its state with probability `stay`, and otherwise draws from `distribution`."""
-    return stay * np.eye(distribution.size) + (1 - stay) * distribution
+def _sticky_chain(distribution: Floats, stay_prob: float) -> Floats:
+    """A chain (k, k) that stays in its state with probability `stay_prob`, and otherwise draws from `distribution`."""
+    return stay_prob * np.eye(distribution.size) + (1 - stay_prob) * distribution
 
 
-def _joint_chain(switch: Floats, chains: list[Floats]) -> Floats:
+def _joint_chain(switch_chain: Floats, chains: list[Floats]) -> Floats:
     """The chain of (regime, state), regime-major: the regime switches, then the state moves by the new regime."""
-    return np.block([[switch[i, j] * chain for j, chain in enumerate(chains)] for i in range(len(chains))])
+    return np.block([[switch_chain[i, j] * chain for j, chain in enumerate(chains)] for i in range(len(chains))])
 
 
 _LEVELS = 41
@@ -204,9 +205,9 @@ def level_learner(outputs: Outputs, knowledge: Knowledge) -> Floats:
     assert isinstance(outputs, CountOutputs)
     if not outputs.counts.size:
         return knowledge.prior
-    grid = (np.arange(_LEVELS) + 0.5) / _LEVELS
-    fits = [max(_level_models(outputs, counts, grid), key=lambda fit: fit[0]) for counts in outputs.counts.T]
-    return _multiply_odds(outputs, knowledge, [posterior @ grid for _, posterior in fits])
+    share_grid = (np.arange(_LEVELS) + 0.5) / _LEVELS
+    fits = [max(_level_models(outputs, counts, share_grid), key=lambda fit: fit[0]) for counts in outputs.counts.T]
+    return _multiply_odds(outputs, knowledge, [posterior @ share_grid for _, posterior in fits])
 
 
 def _multiply_odds(outputs: CountOutputs, knowledge: Knowledge, shares: Iterable[Floats]) -> Floats:
@@ -218,17 +219,17 @@ def _multiply_odds(outputs: CountOutputs, knowledge: Knowledge, shares: Iterable
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
-def _level_models(outputs: CountOutputs, counts: Ints, grid: Floats) -> Iterator[tuple[float, Floats]]:
+def _level_models(outputs: CountOutputs, counts: Ints, share_grid: Floats) -> Iterator[tuple[float, Floats]]:
     """Yield the log-likelihood and the posterior (w, levels) of levels for every pair of step and spread."""
-    length, noise, uniform = outputs.length, 2 * float(outputs.scale) ** 2, np.full(grid.size, 1 / grid.size)
+    length, noise_var, size = outputs.length, 2 * float(outputs.scale) ** 2, share_grid.size
     for spread in _SPREADS:
-        variance = spread * length * grid * (1 - grid) + noise
+        variance = spread * length * share_grid * (1 - share_grid) + noise_var
         symbols, table, log_factor = _table(
-            -((counts[:, None] - length * grid) ** 2) / (2 * variance) - np.log(variance) / 2
+            -((counts[:, None] - length * share_grid) ** 2) / (2 * variance) - np.log(variance) / 2
         )
         for step in _LEVEL_STEPS:
-            step_weights = np.exp(-((grid[:, None] - grid) ** 2) / (2 * step**2)) + 1e-4
-            model = (symbols, uniform, step_weights / step_weights.sum(axis=1, keepdims=True), table)
+            step_weights = np.exp(-((share_grid[:, None] - share_grid) ** 2) / (2 * step**2)) + 1e-4
+            model = (symbols, np.full(size, 1 / size), step_weights / step_weights.sum(axis=1, keepdims=True), table)
             yield filter_beliefs(*model).log_likelihood + log_factor, posterior_marginals(*model)
 
 
@@ -260,8 +261,9 @@ def regime_learner(outputs: Outputs, knowledge: Knowledge) -> Floats:
     counts = outputs.counts.astype(np.float64)
     noise_var = 2 * float(outputs.scale) ** 2
     starts = product(_FIRST_QUANTILES, _FIRST_STAYS)
-    weights, means = max((_fit_two_regimes(counts, noise_var, *start) for start in starts), key=lambda fit: fit[0])[1:]
-    shares = np.clip(weights @ means / outputs.length, _LEAST_SHARE, 1 - _LEAST_SHARE)
+    fits = (_fit_two_regimes(counts, noise_var, *start) for start in starts)
+    _, regime_probs, means = max(fits, key=lambda fit: fit[0])
+    shares = np.clip(regime_probs @ means / outputs.length, _LEAST_SHARE, 1 - _LEAST_SHARE)
     return _multiply_odds(outputs, knowledge, shares.T)
 
 
@@ -271,21 +273,21 @@ def _fit_two_regimes(counts: Floats, noise_var: float, quantile: float, stay: fl
     means = np.quantile(counts, (quantile, 1 - quantile), axis=0)
     variances = np.full_like(means, noise_var + np.square(means[1] - means[0]).mean() / 4)
     initial, transition = np.full(2, 0.5), _sticky_chain(np.full(2, 0.5), stay)
-    likelihood, weights = -np.inf, np.full((w, 2), 0.5)
+    log_likelihood, regime_probs = -np.inf, np.full((w, 2), 0.5)
     for _ in range(_EM_ROUNDS):
         deviations = (counts[:, None] - means) ** 2 / variances + np.log(variances)
         symbols, table, log_factor = _table(-deviations.sum(axis=2) / 2)
         fit = baum_welch(symbols, table, transition=transition, initial=initial, iterations=_CHAIN_ROUNDS)
         initial, transition = fit.initial, fit.transition
-        weights = posterior_marginals(symbols, initial, transition, table)
-        previous_likelihood, likelihood = likelihood, float(fit.log_likelihoods[-1] + log_factor)
-        if likelihood - previous_likelihood < _TOLERANCE * w:
+        regime_probs = posterior_marginals(symbols, initial, transition, table)
+        previous_value, log_likelihood = log_likelihood, float(fit.log_likelihoods[-1] + log_factor)
+        if log_likelihood - previous_value < _TOLERANCE * w:
             break
-        regime_sizes = np.maximum(weights.sum(axis=0), 1e-9)[:, None]
-        means = weights.T @ counts / regime_sizes
-        spread = np.einsum("wr,wrg->rg", weights, (counts[:, None] - means) ** 2) / regime_sizes
+        regime_sizes = np.maximum(regime_probs.sum(axis=0), 1e-9)[:, None]
+        means = regime_probs.T @ counts / regime_sizes
+        spread = np.einsum("wr,wrg->rg", regime_probs, (counts[:, None] - means) ** 2) / regime_sizes
         variances = np.maximum(spread, noise_var)
-    return likelihood, weights, means
+    return log_likelihood, regime_probs, means
 
 
 _WIDTHS = (1, 3, 9, 27, 81, 243, 729)
@@ -310,12 +312,13 @@ def truth_learner(outputs: Outputs, knowledge: Knowledge) -> Floats:
         return posteriors
     for x in range(outputs.states):
         prior = knowledge.prior[:, x]
-        odds = np.log(np.clip(prior, 1e-9, 1.0)) - np.log(np.clip(1 - prior, 1e-9, 1.0))
-        features = np.column_stack([np.ones(outputs.ticks), odds - odds.mean(), *_features(outputs, knowledge, x)])
-        for fold, ticks in training_ticks(truth, _FOLDS):
-            if ticks.size:
-                ticks = ticks[:: -(-ticks.size // _MOST_TICKS)]
-                weights = _regression(features[ticks], truth[ticks] == x)
+        log_odds = np.log(np.clip(prior, 1e-9, 1.0)) - np.log(np.clip(1 - prior, 1e-9, 1.0))
+        columns = (np.ones(outputs.ticks), log_odds - log_odds.mean(), *_features(outputs, knowledge, x))
+        features = np.column_stack(columns)
+        for fold, tick_indices in training_ticks(truth, _FOLDS):
+            if tick_indices.size:
+                tick_indices = tick_indices[:: -(-tick_indices.size // _MOST_TICKS)]
+                weights = _regression(features[tick_indices], truth[tick_indices] == x)
                 posteriors[fold, x] = np.clip(expit(features[fold] @ weights), 1e-12, 1.0)
     return np.asarray(posteriors / posteriors.sum(axis=1, keepdims=True))
 
@@ -330,7 +333,7 @@ def training_ticks(truth: Ints, folds: int) -> Iterator[tuple[slice, Ints]]:
 
 def _features(outputs: Outputs, knowledge: Knowledge, x: int) -> Iterator[Floats]:
     """Yield standardised features (n,) for state x: scores of symbols, and counts that include x, else all counts."""
-    symbol_outputs = outputs.beside if isinstance(outputs, CountOutputs) else outputs
+    symbol_outputs = outputs.symbol_outputs if isinstance(outputs, CountOutputs) else outputs
     if symbol_outputs is not None:
         scores = np.append(np.log(symbol_outputs.emission[x]) - np.log(symbol_outputs.emission.mean(axis=0)), 0.0)
         yield from map(_standardise, _window_means(scores[symbol_outputs.symbols], knowledge.segments, _WIDTHS))
@@ -338,7 +341,7 @@ def _features(outputs: Outputs, knowledge: Knowledge, x: int) -> Iterator[Floats
         windows = outputs.windows()
         holds_state = [x in group for group in outputs.groups]
         for counts in outputs.counts.T[holds_state if any(holds_state) else slice(None)].astype(np.float64):
-            for column in map(_standardise, _window_means(counts, knowledge.segments[outputs.first], _WINDOWS)):
+            for column in map(_standardise, _window_means(counts, knowledge.segments[outputs.first_ticks], _WINDOWS)):
                 yield np.append(column, 0.0)[windows]
 
 

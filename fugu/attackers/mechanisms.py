@@ -29,66 +29,66 @@ _CELLS_PER_ARRAY = 4_000_000
 class Source(NamedTuple):
     """The source of one stream's symbols, heard or not: probabilities (k, m) of symbols given each state of the chain.
 
-    `shows` lists the stream's state that each state of the chain shows.
+    `shown_states` lists the stream's state that each state of the chain shows.
     """
 
     emission: Floats
-    shows: tuple[int, ...]
+    shown_states: tuple[int, ...]
     heard: bool
 
 
 class Counted(NamedTuple):
     """A count over `length` ticks from `first` on, with `terms` discrete Laplace noises added up.
 
-    `members` are the counted states of the chain, or counted symbols of the source `symbols`. If `consecutive`, they
-    are counted pairs z m + z' of consecutive symbols.
+    `members` are the counted states of the chain, or counted symbols of the source number `source`. If `consecutive`,
+    they are counted pairs z m + z' of consecutive symbols.
     """
 
     name: str
     first: int
     length: int
     members: tuple[int, ...]
-    symbols: int | None
+    source: int | None
     scale: Fraction
     terms: int = 1
     consecutive: bool = False
 
 
 class Mechanism(NamedTuple):
-    """The releases about some ticks, symbols of sources and counts; the tick `secret` is attacked.
+    """The releases about some ticks, symbols of sources and counts; the tick `secret_tick` is attacked.
 
-    `shown` lists the secret that each state of the chain shows; empty if the state itself is secret. If `stretch` is
-    more than one tick, the secret is the state that all these ticks show.
+    `shown_secrets` lists the secret that each state of the chain shows; empty if the state itself is secret. If
+    `stretch` is more than one tick, the secret is the state that all these ticks show.
     """
 
     ticks: int
-    secret: int
+    secret_tick: int
     states: int
     sources: tuple[Source, ...]
     counts: tuple[Counted, ...]
-    shown: tuple[int, ...] = ()
+    shown_secrets: tuple[int, ...] = ()
     stretch: int = 1
 
     @property
     def secrets(self) -> Ints:
         """The secret (k,) that each state of the chain shows."""
-        return np.array(self.shown or range(self.states))
+        return np.array(self.shown_secrets or range(self.states))
 
     @property
     def independent_counts(self) -> tuple[int, ...]:
         """The indices of counts that do not follow from heard symbols."""
         is_heard = [source.heard for source in self.sources]
-        return tuple(n for n, count in enumerate(self.counts) if count.symbols is None or not is_heard[count.symbols])
+        return tuple(n for n, count in enumerate(self.counts) if count.source is None or not is_heard[count.source])
 
     @property
-    def followed(self) -> tuple[int, ...]:
+    def followed_counts(self) -> tuple[int, ...]:
         """The indices of independent counts whose likelihood is computed."""
         return tuple(n for n in self.independent_counts if not self.counts[n].consecutive)
 
     @property
     def drawn_sources(self) -> tuple[int, ...]:
         """The indices of sources that are heard or counted."""
-        counted_sources = {count.symbols for count in self.counts}
+        counted_sources = {count.source for count in self.counts}
         return tuple(n for n, source in enumerate(self.sources) if source.heard or n in counted_sources)
 
     def noise_uses(self, name: str) -> int:
@@ -98,7 +98,8 @@ class Mechanism(NamedTuple):
     @property
     def cells(self) -> int:
         """The most numbers that the likelihood of one trial holds at a time."""
-        spans = [range(count.first, count.first + count.length) for count in (self.counts[n] for n in self.followed)]
+        counts = (self.counts[n] for n in self.followed_counts)
+        spans = [range(count.first, count.first + count.length) for count in counts]
         sizes_by_tick = ([tick - ticks.start + 2 for ticks in spans if tick in ticks] for tick in range(self.ticks))
         return max(map(math.prod, sizes_by_tick), default=1) * self.states
 
@@ -132,7 +133,7 @@ class Simulated:
         return symbols
 
     def noise(self, count: Counted, trials: int) -> Ints:
-        """(trials,) noise of a count."""
+        """Draw the noise (trials,) of a count."""
         return np.asarray(laplace_noise(count.scale, (trials, count.terms), self._generator).sum(axis=1))
 
 
@@ -149,8 +150,8 @@ class Recorded:
 
     def rewind(self) -> None:
         """Start again with the first draws."""
-        self._symbols = [0] * len(self.drawn)
-        self._noise = dict.fromkeys(self.noises, 0)
+        self._next_draw = [0] * len(self.drawn)
+        self._next_noise = dict.fromkeys(self.noises, 0)
 
     def trials(self, mechanism: Mechanism, chain: MarkovChain) -> int:
         """The approximate number of trials of each of two states for which the draws suffice."""
@@ -160,55 +161,55 @@ class Recorded:
         )
         for n in mechanism.drawn_sources:
             assert chain.initial is not None
-            distribution = np.bincount(mechanism.sources[n].shows, chain.initial)
+            distribution = np.bincount(mechanism.sources[n].shown_states, chain.initial)
             demands = 2 * np.maximum(mechanism.ticks * distribution, 1.0)
-            trials = min(trials, *(int(draws.size / need) for draws, need in zip(self.drawn, demands, strict=True)))
+            trials = min(trials, *(int(draws.size / demand) for draws, demand in zip(self.drawn, demands, strict=True)))
         return trials
 
-    def paths_covered(self, mechanism: Mechanism, *states: Ints) -> int:
-        """The number of paths (trials, ticks) of each hypothesis for which the draws suffice."""
-        limit = len(states[0])
+    def paths_covered(self, mechanism: Mechanism, *path_sets: Ints) -> int:
+        """The number of paths of each hypothesis for which the draws suffice; a set of paths is (trials, ticks)."""
+        limit = len(path_sets[0])
         for count in mechanism.counts:
-            limit = min(limit, self.noises[count.name].size // (len(states) * mechanism.noise_uses(count.name)))
+            limit = min(limit, self.noises[count.name].size // (len(path_sets) * mechanism.noise_uses(count.name)))
         for n, (x, draws) in product(mechanism.drawn_sources, enumerate(self.drawn)):
-            shown_states = np.array(mechanism.sources[n].shows)
-            draws_used = np.cumsum(sum((shown_states[state] == x).sum(axis=1) for state in states))
+            shown_states = np.array(mechanism.sources[n].shown_states)
+            draws_used = np.cumsum(sum((shown_states[paths] == x).sum(axis=1) for paths in path_sets))
             limit = min(limit, int(np.searchsorted(draws_used, draws.size, side="right")))
         return limit
 
     def symbols(self, states: Ints, source: Source) -> Ints:
         """A symbol for each state of the chain, in the same shape."""
-        symbols, shown_states = np.empty_like(states), np.array(source.shows)[states]
+        symbols, shown_states = np.empty_like(states), np.array(source.shown_states)[states]
         for x in range(len(self.drawn)):
             in_state = shown_states == x
-            first_draw, draw_count = self._symbols[x], int(in_state.sum())
+            first_draw, draw_count = self._next_draw[x], int(in_state.sum())
             symbols[in_state] = self.drawn[x][first_draw : first_draw + draw_count]
-            self._symbols[x] += draw_count
+            self._next_draw[x] += draw_count
         return symbols
 
     def noise(self, count: Counted, trials: int) -> Ints:
-        """(trials,) noise of a count."""
-        first_draw = self._noise[count.name]
-        self._noise[count.name] += trials
+        """Take the next noise (trials,) of a count."""
+        first_draw = self._next_noise[count.name]
+        self._next_noise[count.name] += trials
         return self.noises[count.name][first_draw : first_draw + trials]
 
 
 def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, generator: np.random.Generator) -> Ints:
     """Draw paths (trials, ticks) of a stationary chain that show a secret at the secret ticks."""
-    distribution, forward = _distribution(chain), chain.transition
-    backward = (distribution[:, None] * forward).T / distribution[:, None]
+    distribution, transition = _distribution(chain), chain.transition
+    reverse_transition = (distribution[:, None] * transition).T / distribution[:, None]
     paths = np.empty((trials, mechanism.ticks), dtype=np.int64)
     stay_probs = _stay_probabilities(mechanism, chain, secret)
-    start = distribution * stay_probs[0]
-    paths[:, mechanism.secret] = generator.choice(len(distribution), trials, p=start / start.sum())
-    for tick in range(mechanism.secret + 1, mechanism.ticks):
-        step_weights = forward
-        if tick < mechanism.secret + mechanism.stretch:
-            step_weights = forward * stay_probs[tick - mechanism.secret]
+    start_weights = distribution * stay_probs[0]
+    paths[:, mechanism.secret_tick] = generator.choice(len(distribution), trials, p=start_weights / start_weights.sum())
+    for tick in range(mechanism.secret_tick + 1, mechanism.ticks):
+        step_weights = transition
+        if tick < mechanism.secret_tick + mechanism.stretch:
+            step_weights = transition * stay_probs[tick - mechanism.secret_tick]
             step_weights = step_weights / np.maximum(step_weights.sum(axis=1, keepdims=True), 1e-300)
         paths[:, tick] = _draw_next_states(paths[:, tick - 1], step_weights, generator)
-    for tick in range(mechanism.secret - 1, -1, -1):
-        paths[:, tick] = _draw_next_states(paths[:, tick + 1], backward, generator)
+    for tick in range(mechanism.secret_tick - 1, -1, -1):
+        paths[:, tick] = _draw_next_states(paths[:, tick + 1], reverse_transition, generator)
     return paths
 
 
@@ -232,11 +233,11 @@ def release(mechanism: Mechanism, states: Ints, randomness: Simulated | Recorded
     symbols = {n: randomness.symbols(states, mechanism.sources[n]) for n in mechanism.drawn_sources}
     counts = np.zeros((len(states), len(mechanism.counts)), dtype=np.int64)
     for n, count in enumerate(mechanism.counts):
-        outcomes = states if count.symbols is None else symbols[count.symbols]
+        outcomes = states if count.source is None else symbols[count.source]
         outcomes = outcomes[:, count.first : count.first + count.length]
         if count.consecutive:
-            assert count.symbols is not None
-            outcomes = outcomes[:, :-1] * mechanism.sources[count.symbols].emission.shape[1] + outcomes[:, 1:]
+            assert count.source is not None
+            outcomes = outcomes[:, :-1] * mechanism.sources[count.source].emission.shape[1] + outcomes[:, 1:]
         counts[:, n] = np.isin(outcomes, count.members).sum(axis=1) + randomness.noise(count, len(states))
     return Heard(symbols, counts)
 
@@ -264,16 +265,16 @@ def _distribution(chain: MarkovChain) -> Floats:
 
 
 def _likelihood(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int) -> Floats:
-    """The logarithm (trials,) of the joint probability of heard outputs and a secret."""
+    """The log-probabilities (trials,) of both the heard outputs and a secret."""
     log_probability = np.zeros(len(heard.counts))
     weights = _distribution(chain)[None, :].copy()  # (trials or 1, k, counts of each window under way)
     open_counts: list[int] = []
     for tick in range(mechanism.ticks):
         if tick:
             weights = np.moveaxis(np.tensordot(weights, chain.transition, axes=(1, 0)), -1, 1)
-        if mechanism.secret <= tick < mechanism.secret + mechanism.stretch:
+        if mechanism.secret_tick <= tick < mechanism.secret_tick + mechanism.stretch:
             weights[:, mechanism.secrets != secret] = 0.0
-        for n in mechanism.followed:
+        for n in mechanism.followed_counts:
             if mechanism.counts[n].first == tick:
                 open_counts.append(n)
                 weights = weights[..., None]
@@ -285,24 +286,24 @@ def _likelihood(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: 
         for n in [n for n in open_counts if mechanism.counts[n].first + mechanism.counts[n].length == tick + 1]:
             weights = _condition_on_count(weights, 2 + open_counts.index(n), mechanism.counts[n], heard.counts[:, n])
             open_counts.remove(n)
-        scale = weights.reshape(len(weights), -1).sum(axis=1)
+        row_sums = weights.reshape(len(weights), -1).sum(axis=1)
         with np.errstate(divide="ignore"):
-            log_probability = log_probability + np.log(scale)
-        weights = (weights.T / np.where(scale > 0, scale, 1.0)).T
+            log_probability = log_probability + np.log(row_sums)
+        weights = (weights.T / np.where(row_sums > 0, row_sums, 1.0)).T
     return log_probability
 
 
 def _predict_counts(weights: Floats, counts: Sequence[Counted], sources: Sequence[Source]) -> Floats:
     """Add a tick to the counts of all open windows: the last axes of the weights grow by one."""
     next_weights = np.zeros((*weights.shape[:2], *(size + 1 for size in weights.shape[2:])))
-    source_numbers = sorted({count.symbols for count in counts if count.symbols is not None})
+    source_numbers = sorted({count.source for count in counts if count.source is not None})
     for x in range(weights.shape[1]):
         chances: dict[tuple[int, ...], float] = {}
         for drawn_symbols in product(*(range(sources[n].emission.shape[1]) for n in source_numbers)):
             symbols = dict(zip(source_numbers, drawn_symbols, strict=True))
             chance = float(np.prod([sources[n].emission[x, z] for n, z in symbols.items()]))
             step = tuple(
-                int((x if count.symbols is None else symbols[count.symbols]) in count.members) for count in counts
+                int((x if count.source is None else symbols[count.source]) in count.members) for count in counts
             )
             chances[step] = chances.get(step, 0.0) + chance
         for step, chance in chances.items():
@@ -319,9 +320,9 @@ def _condition_on_count(weights: Floats, axis: int, count: Counted, released_cou
     return np.asarray((np.moveaxis(weights, axis, 1).T * noise_weights.T).T.sum(axis=1))
 
 
-def _log_noise_weights(count: Counted, distance: Ints) -> Floats:
+def _log_noise_weights(count: Counted, deviations: Ints) -> Floats:
     """Log-probabilities of noise, up to a constant for each row."""
-    distances = np.abs(distance)
+    distances = np.abs(deviations)
     if count.terms == 1:
         return np.asarray(-(distances - distances.min(axis=1, keepdims=True)) / float(count.scale))
     largest_distance = int(distances.max())

@@ -22,13 +22,13 @@ __all__ = [
     "Knowledge",
     "Outputs",
     "SymbolOutputs",
+    "empty_outputs",
     "known_ticks",
     "laplace_noise",
     "release_counts",
     "release_symbols",
     "stretch_edges",
     "window_counts",
-    "without",
 ]
 
 
@@ -59,47 +59,47 @@ class CountOutputs:
 
     Attributes:
         counts: (w, g) counts of g groups of states, each with its own discrete Laplace noise.
-        first: (w,) first tick of each window, increasing.
+        first_ticks: (w,) first tick of each window, increasing.
         length: ticks of a window.
         scale: scale of the noise, in ticks.
         groups: groups of states that are counted together; a histogram has one for each state.
         ticks: number of ticks n.
         states: number of states k.
-        present: (n,) 1 for a tick with a state, else 0; known to everybody who sees the counts.
-        beside: symbols of the same ticks, if they are released too.
+        has_state: (n,) 1 for a tick with a state, else 0; known to everybody who sees the counts.
+        symbol_outputs: symbols of the same ticks, if they are released too.
     """
 
     counts: Ints
-    first: Ints
+    first_ticks: Ints
     length: int
     scale: Fraction
     groups: tuple[tuple[int, ...], ...]
     ticks: int
     states: int
-    present: Ints
-    beside: SymbolOutputs | None = None
+    has_state: Ints
+    symbol_outputs: SymbolOutputs | None = None
 
     def windows(self) -> Ints:
-        """The index (n,) of the window that holds each tick, or -1."""
-        window_of_tick = np.full(self.ticks, -1, dtype=np.int64)
-        for window, first in enumerate(self.first):
-            window_of_tick[first : first + self.length] = window
-        return window_of_tick
+        """The index (n,) of the window that holds each tick; -1 outside all windows."""
+        tick_windows = np.full(self.ticks, -1, dtype=np.int64)
+        for window, begin in enumerate(self.first_ticks):
+            tick_windows[begin : begin + self.length] = window
+        return tick_windows
 
-    def beside_symbols(self) -> SymbolOutputs:
+    def symbols_or_empty(self) -> SymbolOutputs:
         """The symbols beside the counts, or -1 for every tick if there are none."""
         no_symbols = SymbolOutputs(np.full(self.ticks, -1, dtype=np.int64), np.ones((self.states, 1)))
-        return self.beside or no_symbols
+        return self.symbol_outputs or no_symbols
 
 
 Outputs: TypeAlias = SymbolOutputs | CountOutputs
 
 
-def without(outputs: Outputs) -> Outputs:
+def empty_outputs(outputs: Outputs) -> Outputs:
     """The outputs of the same stream if nothing were released."""
     if isinstance(outputs, SymbolOutputs):
         return replace(outputs, symbols=np.full_like(outputs.symbols, -1))
-    return replace(outputs, counts=outputs.counts[:0], first=outputs.first[:0], beside=None)
+    return replace(outputs, counts=outputs.counts[:0], first_ticks=outputs.first_ticks[:0], symbol_outputs=None)
 
 
 def release_symbols(states: Ints, table: NoiseTable, generator: np.random.Generator) -> SymbolOutputs:
@@ -138,7 +138,7 @@ def release_counts(
 
 
 def window_counts(states: Ints, segments: Ints, length: int, groups: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    """Counts (w, g) of the states of each group in tumbling windows that cross no gap, and first ticks (w,) of these.
+    """Count the states of each group (w, g) in tumbling windows that cross no gap; also return their first ticks (w,).
 
     States are (n,); segments (n,) are equal inside a stretch without gaps.
     """
@@ -163,13 +163,13 @@ def laplace_noise(scale: Fraction, shape: tuple[int, ...], generator: np.random.
 class Knowledge:
     """The knowledge and beliefs of an attacker beside the outputs.
 
-    The attacker believes the chain `transition` (k, k). Segments (n,) number stretches without gaps. `known` (n,) holds
-    known true states, else -1. `truth` (n,) holds the same person's states to learn from, -1 where held back.
+    The attacker believes the chain `transition` (k, k). Segments (n,) number stretches without gaps. `known_states`
+    (n,) are true states, else -1. `truth` (n,) holds the same person's states to learn from, -1 where held back.
     """
 
     transition: Floats
     segments: Ints
-    known: Ints | None = None
+    known_states: Ints | None = None
     truth: Ints | None = None
 
     @cached_property
@@ -194,10 +194,10 @@ class Knowledge:
 
         Every likelihood is halved, so that the rows of the table remain distributions; posteriors do not change.
         """
-        if self.known is None:
+        if self.known_states is None:
             return symbols, emission
         k, m = emission.shape
-        return np.where(self.known >= 0, m + self.known, symbols), np.hstack([emission, np.eye(k)]) / 2
+        return np.where(self.known_states >= 0, m + self.known_states, symbols), np.hstack([emission, np.eye(k)]) / 2
 
 
 def known_ticks(states: Ints, tick_stride: int | None) -> Ints | None:

@@ -74,8 +74,8 @@ def _set_document(set_plan: SetPlan) -> JsonObject:
         "area": float(set_plan.hull.area),
         "degree_of_protection": set_plan.degrees.tolist(),
         "exposed": list(set_plan.exposed),
-        "added_edges": [list(edge) for edge in protection.added],
-        "capped": protection.capped,
+        "added_edges": [list(edge) for edge in protection.added_edges],
+        "capped": protection.is_capped,
         "factor": 1.0 if set_plan.fallback else float(protection.factor),
         "fallback": set_plan.fallback,
         "knorm_rmse_at_epsilon_1": math.sqrt(noise_error(set_plan.hull)),
@@ -91,7 +91,7 @@ def _notes(plan: MeasurePlan) -> Iterator[str]:
             "The states that remain possible would all be measured the same, so only the fallback table is used. An "
             "adversary who knows the chain knows the measurement without it."
         )
-    if worst.protection.capped:
+    if worst.protection.is_capped:
         yield (
             "The hull of the graph is flat: points would have told for certain which part of the states it was. It was "
             f"widened, so that no two possible states are further apart than {float(plan.factor):g} epsilon."
@@ -196,7 +196,10 @@ def _protection_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
         ("its corners", corner_words + omission),
         (("its size", "its length", "its area", "its volume")[set_plan.hull.dimensions], hull_size),
         ("exposed by the graph alone", _names([spec.names[state] for state in set_plan.exposed])),
-        ("edges added for them", _names([f"{spec.names[a]} - {spec.names[b]}" for a, b in set_plan.protection.added])),
+        (
+            "edges added for them",
+            _names([f"{spec.names[a]} - {spec.names[b]}" for a, b in set_plan.protection.added_edges]),
+        ),
     ]
     if spec.states <= _MOST_NAMED:
         named_degrees = zip(spec.names, set_plan.degrees.tolist(), strict=True)
@@ -252,7 +255,7 @@ def _set_parts(plan: MeasurePlan) -> Report:
                 str(planned.first) + (" *" if planned.repeats else ""),
                 str(int(planned.possible.sum())),
                 str(len(planned.exposed)),
-                str(len(planned.protection.added)),
+                str(len(planned.protection.added_edges)),
                 "fallback" if planned.fallback else str(int(planned.degrees[planned.possible].min())),
                 f"{float(planned.hull.area):g}",
                 "1" if planned.fallback else f"{float(planned.protection.factor):g}",

@@ -36,7 +36,7 @@ _UP = 1.0 + OUTWARD
 
 
 def any_pair_loss(epsilon: float, factor: Fraction | int | float) -> float:
-    """Theorem 6.3: bound the loss by one release between any two states, protected or not, in nats, rounded up.
+    """Bound the loss in nats by one release between any two states, protected or not, rounded up (theorem 6.3).
 
     It holds for continuous K-norm noise with the factor itself, infinite for a flat hull. Staircases and certified
     tables compare whole steps of K, so pass `math.ceil(factor)` for them.
@@ -109,9 +109,9 @@ _DIGITS = Context(prec=8, rounding=ROUND_CEILING)
 def measured_loss(
     measurement: Measurement, transition: ArrayLike, initial: ArrayLike | None, start: StreamStart, adversary: Adversary
 ) -> ChainLoss:
-    """Bound the loss of one tick by all points together, whatever tables a device accepts; never below the truth.
+    """Bound the loss of one tick by all released points, whichever tables the device accepts.
 
-    `initial` is used for the start "given" only. The loss is infinite if no bound was found.
+    `initial` is used for the start "given" only. The loss is never below the truth, and infinite if no bound was found.
 
     Raises:
         FuguError: there are too many states, no bound exists for such a chain, or the chain may start in a state that
@@ -141,7 +141,7 @@ def _refuse_impossible_start(measurement: Measurement, transition: ArrayLike, st
 
 
 def measured_stretches(measurement: Measurement, epsilon: float, period_us: int | None) -> tuple[Stretch, ...]:
-    """Bound the loss of whole stretches by all points together; `epsilon` is that of a single tick, `measured_loss`."""
+    """Bound the loss of whole stretches by all released points; `epsilon` bounds the loss of a single tick."""
     rate = float(accepted_loss(measurement).max())
     return StretchBound(epsilon, 1, rate, equal_leakages=False, known_elsewhere=False).rows(period_us)
 
@@ -160,13 +160,13 @@ def verify_stream(policy: MeasurePolicy) -> ChainLoss:
     """
     claim = policy.stream_loss
     try:
-        chain_loss = measured_loss(policy.measurement, policy.matrix, policy.initial, claim.start, claim.adversary)
+        loss = measured_loss(policy.measurement, policy.matrix, policy.initial, claim.start, claim.adversary)
     except (FuguError, GraphError) as error:
         raise GuaranteeError(f"the epsilon {claim.epsilon} of the whole stream is not verified: {error}") from None
-    if claim.epsilon is None or not chain_loss.epsilon <= claim.epsilon:
-        actual = f"it is {chain_loss.epsilon:.6g}" if math.isfinite(chain_loss.epsilon) else "there is no bound"
+    if claim.epsilon is None or not loss.epsilon <= claim.epsilon:
+        reason = f"it is {loss.epsilon:.6g}" if math.isfinite(loss.epsilon) else "there is no bound"
         raise GuaranteeError(
             f"the epsilon {claim.epsilon} of the whole stream, for the {claim.adversary} adversary and "
-            f"{START_WORDS[claim.start]}, is not verified: {actual}"
+            f"{START_WORDS[claim.start]}, is not verified: {reason}"
         )
-    return chain_loss
+    return loss

@@ -38,14 +38,14 @@ def lattice(coordinates: ArrayLike) -> Ints:
     Raises:
         GraphError: A coordinate is not whole or is 2^16 or more in size, or d is not in 1..3.
     """
-    array = np.asarray(coordinates)
-    array = array[:, None] if array.ndim == 1 else array
-    if array.ndim != 2 or array.shape[0] < 1 or not 1 <= array.shape[1] <= 3:
-        raise GraphError(f"measurements are points in 1 to 3 dimensions, one per state; got shape {array.shape}")
-    if not np.all(np.abs(array) < COORDINATE_LIMIT):
+    numbers = np.asarray(coordinates)
+    numbers = numbers[:, None] if numbers.ndim == 1 else numbers
+    if numbers.ndim != 2 or numbers.shape[0] < 1 or not 1 <= numbers.shape[1] <= 3:
+        raise GraphError(f"measurements are points in 1 to 3 dimensions, one per state; got shape {numbers.shape}")
+    if not np.all(np.abs(numbers) < COORDINATE_LIMIT):
         raise GraphError("a coordinate is 65536 or more in size: declare a coarser resolution")
-    points = array.astype(np.int64)
-    if not np.array_equal(points, array):
+    points = numbers.astype(np.int64)
+    if not np.array_equal(points, numbers):
         raise GraphError("coordinates must be whole numbers: scale them by a declared resolution first")
     return points
 
@@ -128,8 +128,8 @@ def delta_set(belief: ArrayLike, delta: float) -> Bools:
     masses = distribution[order]
     # quick sums are good to far better than 1e-9. Correctly rounded sums, which never fall as terms are added, decide
     # what these leave open.
-    least, most = np.searchsorted(np.cumsum(masses[:-1]), (delta - 1e-9, delta + 1e-9), side="right").tolist()
-    cutoff = bisect_right(range(1, len(distribution)), delta, least, most, key=lambda count: math.fsum(masses[:count]))
+    limits = np.searchsorted(np.cumsum(masses[:-1]), (delta - 1e-9, delta + 1e-9), side="right").tolist()
+    cutoff = bisect_right(range(1, len(distribution)), delta, *limits, key=lambda count: math.fsum(masses[:count]))
     is_likely = np.ones(len(distribution), dtype=np.bool_)
     is_likely[order[:cutoff]] = False
     return is_likely
@@ -142,15 +142,17 @@ def surrogates(coordinates: ArrayLike, constraint: Bools) -> Ints:
     is empty.
     """
     points = lattice(coordinates)
-    candidates = np.flatnonzero(constraint)
-    if not len(candidates):
+    possible_states = np.flatnonzero(constraint)
+    if not len(possible_states):
         raise GraphError("no state is possible, so none can stand in for another")
     surrogate = np.arange(len(points))
-    excluded = np.flatnonzero(~constraint)
-    if not len(excluded):
+    excluded_states = np.flatnonzero(~constraint)
+    if not len(excluded_states):
         return surrogate
     # |a - b|^2 less the |a|^2 that all share, in floating point, where these whole numbers are exact
-    excluded_points, candidate_points = points[excluded].astype(np.float64), points[candidates].astype(np.float64)
-    distances = np.sum(candidate_points * candidate_points, axis=1) - 2.0 * excluded_points @ candidate_points.T
-    surrogate[excluded] = candidates[np.argmin(distances, axis=1)]  # argmin takes the first of equals
+    excluded_points, possible_points = (
+        points[states].astype(np.float64) for states in (excluded_states, possible_states)
+    )
+    distances = np.sum(possible_points * possible_points, axis=1) - 2.0 * excluded_points @ possible_points.T
+    surrogate[excluded_states] = possible_states[np.argmin(distances, axis=1)]  # argmin takes the first of equals
     return surrogate.astype(np.int64)

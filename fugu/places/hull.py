@@ -48,7 +48,7 @@ def distinct_points(points: Ints) -> Ints:
 
 
 def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
-    """Return the span of points, none 0: (d - rank, d) normals, and `rank` coordinates that tell its points apart."""
+    """Return the span of nonzero points: its normals (d - rank, d), and `rank` axes that tell its points apart."""
     dimensions = points.shape[1]
     identity = np.eye(dimensions, dtype=np.int64)
     if not len(points):
@@ -71,14 +71,14 @@ def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
 
 
 def polygon(points: Ints) -> list[int]:
-    """Return the indices of a hull's vertices, counter-clockwise from the lowest; n x 2 points are not on one line."""
-    lowest, highest = _columns(points)
-    lower_chain, upper_chain = _turning_left(points, lowest), _turning_left(points, highest[::-1])
+    """Find the hull of points (n, 2), not all on one line: vertex indices, counter-clockwise from the lowest."""
+    lowest, highest = _column_ends(points)
+    lower_chain, upper_chain = _left_turns(points, lowest), _left_turns(points, highest[::-1])
     upper_chain = upper_chain[1:] if upper_chain[0] == lower_chain[-1] else upper_chain
     return lower_chain + (upper_chain[:-1] if upper_chain[-1] == lower_chain[0] else upper_chain)
 
 
-def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
+def wrap_hull(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
     """Compute the convex hull of points (n, 3), not all in one plane, by gift wrapping.
 
     Returns the vertices in lexicographic order, and for each facet the cycle of its corners, counter-clockwise from
@@ -95,7 +95,7 @@ def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
             if (head, tail) in crossed_edges:
                 continue
             # seen from the neighbour, the shared edge runs the other way
-            third_corner = _pivot(points, head, points[tail] - points[head])
+            third_corner = _pivot_point(points, head, points[tail] - points[head])
             neighbour = _facet(points, head, np.cross(points[tail] - points[head], points[third_corner] - points[head]))
             crossed_edges.update(zip(neighbour, neighbour[1:] + neighbour[:1], strict=True))
             if neighbour not in facets:
@@ -115,21 +115,21 @@ def _first_facet(points: Ints) -> tuple[int, ...]:
     plane_points = points[lowest:]
     if np.any(np.cross(edge, plane_points - points[corner])):
         return _facet(points, corner, np.array([1, 0, 0], dtype=np.int64))
-    third_corner = _pivot(points, corner, edge)
+    third_corner = _pivot_point(points, corner, edge)
     normal = np.cross(edge, points[third_corner] - points[corner])
     plane_points = points[(points - points[corner]) @ normal == 0]
     edge = points[third_corner] - points[corner]
     if not np.any(np.cross(edge, plane_points - points[corner])):
-        third_corner = _pivot(points, corner, edge)
+        third_corner = _pivot_point(points, corner, edge)
         normal = np.cross(edge, points[third_corner] - points[corner])
     return _facet(points, corner, normal)
 
 
-def _pivot(points: Ints, corner: int, edge: Ints) -> int:
-    """Return the index of the point that spans a facet's plane with a line: no point is above that plane.
+def _pivot_point(points: Ints, corner: int, edge: Ints) -> int:
+    """Find the point that spans the plane of a facet together with a line, and return its index.
 
-    The line runs through a corner along `edge`. It touches the hull, so the points around it span less than half a
-    turn, and their order is total.
+    No point is above that plane. The line runs through a corner along `edge`. It touches the hull, so the points around
+    it span less than half a turn, and their order is total.
     """
     offsets = points - points[corner]
     farthest = int(np.argmax(np.cross(edge, offsets).any(axis=1)))
@@ -152,8 +152,8 @@ def _facet(points: Ints, corner: int, normal: Ints) -> tuple[int, ...]:
     return tuple(cycle[first_position:] + cycle[:first_position])
 
 
-def _turning_left(points: Ints, chain: list[int]) -> list[int]:
-    """Remove the points where a chain of points in the plane, given by indices, does not turn left."""
+def _left_turns(points: Ints, chain: list[int]) -> list[int]:
+    """Keep the points, given by indices, at which a chain in the plane turns left."""
     x, y = points[:, 0].tolist(), points[:, 1].tolist()
     corners: list[int] = []
     for index in chain:
@@ -166,8 +166,8 @@ def _turning_left(points: Ints, chain: list[int]) -> list[int]:
     return corners
 
 
-def _columns(points: Ints) -> tuple[list[int], list[int]]:
-    """Return the indices of the lowest and of the highest point of each abscissa, from left to right."""
+def _column_ends(points: Ints) -> tuple[list[int], list[int]]:
+    """Return the indices of the lowest and the highest point at each abscissa, from left to right."""
     sorted_indices = np.lexsort((points[:, 1], points[:, 0]))
     is_new_abscissa = np.diff(points[sorted_indices, 0]) != 0
     lowest = sorted_indices[np.concatenate([[True], is_new_abscissa])]
@@ -231,7 +231,7 @@ class Hull(NamedTuple):
         return difference_hull(np.concatenate([own_vertices, complete.vertices * int(scale / ratio)]), scale=scale)
 
     def gauge(self, point: Sequence[int | Fraction]) -> Fraction | float:
-        """Return the least t >= 0 with the point in t K, as a fraction, 1 on the boundary; `math.inf` off K's span."""
+        """Return the gauge of a point: the least t >= 0 with the point in t K; `math.inf` outside the span of K."""
         coordinates = [Fraction(coordinate) for coordinate in point]
         if any(_dot(equation, coordinates) != 0 for equation in self.equations.tolist()):
             return math.inf
@@ -239,7 +239,7 @@ class Hull(NamedTuple):
         return max((self.scale * _dot(normal, coordinates) / offset for normal, offset in facets), default=Fraction(0))
 
     def largest_gauge(self, points: Ints) -> Fraction | float:
-        """Return the largest gauge of a difference of points, theorem 6.3's factor; `math.inf` off K's span."""
+        """Return the largest gauge of a difference of two points (theorem 6.3); `math.inf` outside the span of K."""
         differences = points - points[0]
         if np.any(differences @ self.equations.T):
             return math.inf
@@ -248,7 +248,7 @@ class Hull(NamedTuple):
         return max(map(Fraction, widths.tolist(), self.offsets.tolist()), default=Fraction(0))
 
     def differences_within(self, points: Ints, other_points: Ints) -> Bools:
-        """Return (m, n) whether left[i] - right[j] lies in K, exactly, for m x d and n x d points; n >= 1."""
+        """Test exactly (m, n) whether points[i] - other_points[j] lies in K; there is at least one other point."""
         in_hull = np.ones((len(points), len(other_points)), dtype=np.bool_)
         for left_row, right_row in zip((points @ self.equations.T).T, (other_points @ self.equations.T).T, strict=True):
             in_hull &= left_row[:, None] == right_row[None, :]
@@ -257,25 +257,25 @@ class Hull(NamedTuple):
         if not len(points) or not len(self.offsets):
             return in_hull
         lowest = other_heights.min(axis=1)
-        cuts = np.flatnonzero(heights.max(axis=1) - lowest > self.offsets)  # the other facets cut nobody off
-        lowest, limits = lowest[cuts, None], self.offsets[cuts, None]
-        heights, other_heights = heights[cuts] - lowest, other_heights[cuts] - lowest + limits
+        facets = np.flatnonzero(heights.max(axis=1) - lowest > self.offsets)  # the other facets cut nobody off
+        lowest, limits = lowest[facets, None], self.offsets[facets, None]
+        heights, other_heights = heights[facets] - lowest, other_heights[facets] - lowest + limits
         # narrow integers are compared several times faster
-        if len(cuts) and max(heights.max(), other_heights.max(), -heights.min()) < 1 << 15:
+        if len(facets) and max(heights.max(), other_heights.max(), -heights.min()) < 1 << 15:
             heights, other_heights = heights.astype(np.int16), other_heights.astype(np.int16)
         for left_row, right_row in zip(heights, other_heights, strict=True):
             in_hull &= (left_row[:, None] <= right_row[None, :]).astype(np.bool_)
         return in_hull
 
     def pairs_within(self, points: Ints) -> Bools:
-        """Return (n, n) whether f(i) - f(j) lies in K, for n x d points f; true on the diagonal; n at least 1."""
+        """Test exactly (n, n) whether the difference of two of n points lies in K; n is at least 1."""
         leading_signs = self.normals[np.arange(len(self.normals)), np.argmax(self.normals != 0, axis=1)]
         half_hull = self._replace(normals=self.normals[leading_signs > 0], offsets=self.offsets[leading_signs > 0])
         in_half_hull = half_hull.differences_within(points, points)  # of two opposite facets one is enough, both ways
         return in_half_hull & in_half_hull.T
 
     def ceil_gauges(self, points: Ints) -> Ints:
-        """Return the gauges of n x d points, n whole numbers, rounded up; -1 outside the span of K."""
+        """Return the gauges (n,) of points (n, d), rounded up to whole numbers; -1 outside the span of K."""
         gauges = np.zeros(len(points), dtype=np.int64)
         for height, offset in zip(self._products(points).T, self.offsets.tolist(), strict=True):
             np.maximum(gauges, (-(-height // offset)).astype(np.int64), out=gauges)
@@ -329,7 +329,7 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
     points = np.concatenate([points, -points])
     equations, axes = span(points)
     if len(axes) == 3:
-        vertices, faces = wrap(points)
+        vertices, faces = wrap_hull(points)
         corners = vertices[np.array([face[:3] for face in faces])]
         normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     else:
@@ -347,7 +347,7 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
 
 
 def graph_hull(points: Ints, graph: Bools) -> Hull:
-    """Return Conv{ f(i) - f(j) : i ~ j }, the sensitivity hull of points f under a graph; 0 without an edge."""
+    """Return Conv{ f(i) - f(j) : i ~ j }, the sensitivity hull of points f under a graph."""
     states = np.flatnonzero(graph.any(axis=0))
     if np.count_nonzero(graph) == len(states) * (len(states) - 1):
         return complete_hull(points[states] if len(states) else points[:1])
@@ -364,7 +364,7 @@ def complete_hull(points: Ints) -> Hull:
     differences = points - points[0]
     _, axes = span(differences[differences.any(axis=1)])
     if len(axes) == 3:
-        corners, _ = wrap(differences)
+        corners, _ = wrap_hull(differences)
     elif len(axes) == 2:
         corners = differences[polygon(differences[:, axes])]
     else:

@@ -26,10 +26,10 @@ __all__ = ["floor_exp", "noise_error", "noise_ratio", "staircase", "staircase_er
 
 
 def noise_covariance(hull: Hull, epsilon: Fraction | int | float) -> list[list[Fraction]]:
-    """Return the covariance of continuous K-norm noise, d x d: (rank + 1)(rank + 2) / epsilon^2 times E[U U'], exactly.
+    """Return the exact covariance (d, d) of continuous K-norm noise.
 
-    For U uniform in a simplex with corners 0, v_1 .. v_r, E[U U'] is (sum_i v_i v_i' + s s') / ((r + 1)(r + 2)), s =
-    sum_i v_i.
+    It is (rank + 1)(rank + 2) / epsilon^2 times E[U U'], U uniform in K. In a simplex with corners 0, v_1 .. v_r,
+    E[U U'] is (sum_i v_i v_i' + s s') / ((r + 1)(r + 2)), s = sum_i v_i.
     """
     if not 0 < epsilon < math.inf:
         raise GraphError(f"epsilon must be above 0 and finite, got {epsilon}")

@@ -108,7 +108,7 @@ def _demands(hull: Hull, distinct_points: Ints, epsilon: Fraction | int | float)
     np.fill_diagonal(is_protected, False)
     demands = [_Demand(is_protected, floor_exp(epsilon))]
     implied_steps = shortest_path(csr_array(is_protected), unweighted=True)
-    gauges = np.array([hull.ceil_gauges(place - distinct_points) for place in distinct_points])
+    gauges = np.array([hull.ceil_gauges(point - distinct_points) for point in distinct_points])
     for gauge in np.unique(gauges[gauges < implied_steps]).tolist():
         pairs_at_gauge = np.zeros_like(is_protected)
         for i, j in np.argwhere(np.triu(gauges == gauge, 1)):
@@ -140,12 +140,11 @@ def _solve_program(costs: Floats, demands: list[_Demand], seconds: float) -> Flo
             upper_blocks += clique + [block_count] * len(clique)
             factors += [1.0] * len(clique) + [ratio] * len(clique)
             block_count += 1
-    bound_count, columns = len(lower_blocks), np.arange(outputs)
-    lines = (np.arange(bound_count)[:, None] * outputs + columns).ravel()
-    ones, minus_factors = np.ones(lines.size), np.repeat(-np.array(factors), outputs)
-    lows, highs = ((np.array(indices)[:, None] * outputs + columns).ravel() for indices in (lower_blocks, upper_blocks))
+    bound_count = len(lower_blocks)
+    columns = np.array([lower_blocks, upper_blocks], dtype=np.int64)[..., None] * outputs + np.arange(outputs)
+    coefficients = np.concatenate([np.ones(bound_count * outputs), np.repeat(-np.array(factors), outputs)])
     inequalities = coo_array(
-        (np.concatenate([ones, minus_factors]), (np.concatenate([lines, lines]), np.concatenate([lows, highs]))),
+        (coefficients, (np.tile(np.arange(bound_count * outputs), 2), columns.ravel())),
         shape=(bound_count * outputs, block_count * outputs),
     )
     equalities = coo_array(
@@ -175,21 +174,21 @@ def _solve_program(costs: Floats, demands: list[_Demand], seconds: float) -> Flo
 
 def _cliques(pairs: Bools) -> Iterator[list[int]]:
     """Yield cliques that cover every pair; a clique of more than two states must save constraints."""
-    pairs_left = pairs.copy()
-    while pairs_left.any():
-        i, j = divmod(int(np.argmax(pairs_left)), len(pairs_left))
+    open_pairs = pairs.copy()
+    while open_pairs.any():
+        i, j = divmod(int(np.argmax(open_pairs)), len(open_pairs))
         clique = [i, j]
         candidates = pairs[i] & pairs[j]
         while candidates.any():
             # the state with the most pairs still to cover, and of equals the lowest
-            best_state = int(np.argmax(np.where(candidates, pairs_left[:, clique].sum(axis=1), -1)))
+            best_state = int(np.argmax(np.where(candidates, open_pairs[:, clique].sum(axis=1), -1)))
             clique.append(best_state)
             candidates &= pairs[best_state]
         clique_pairs = np.ix_(clique, clique)
         # the sum counts both directions, and a clique of k states costs 2 k constraints and a variable
-        if pairs_left[clique_pairs].sum() > 2 * len(clique):
-            pairs_left[clique_pairs] = False
+        if open_pairs[clique_pairs].sum() > 2 * len(clique):
+            open_pairs[clique_pairs] = False
             yield sorted(clique)
         else:
-            pairs_left[i, j] = pairs_left[j, i] = False
+            open_pairs[i, j] = open_pairs[j, i] = False
             yield [i, j]

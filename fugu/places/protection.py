@@ -39,7 +39,7 @@ __all__ = [
 _CLOSE = 1.0 + 1e-9
 
 
-def cheapest(hull: Hull, differences: Ints, *, by_error: bool) -> int:
+def cheapest_difference(hull: Hull, differences: Ints, *, by_error: bool) -> int:
     """Return the index of the difference whose addition makes the cheapest hull; of equals the lowest index.
 
     The cost is the error, or else the area. Estimates in floating point only exclude differences that cannot be the
@@ -49,7 +49,7 @@ def cheapest(hull: Hull, differences: Ints, *, by_error: bool) -> int:
     leading_signs = signs[np.arange(len(signs)), np.argmax(signs != 0, axis=1)]
     upper_half = np.where(leading_signs < 0, -1, 1)[:, None] * differences  # v and -v make the same hull
     candidates = distinct_points(upper_half)
-    estimates = _errors(hull, candidates) if by_error else _areas(hull, candidates)
+    estimates = _noise_errors(hull, candidates) if by_error else _areas(hull, candidates)
     candidates = candidates[estimates <= estimates.min() * _CLOSE]
     extended_hulls = [hull.extended(candidate) for candidate in candidates]
     costs = [noise_error(extended_hull) if by_error else extended_hull.area for extended_hull in extended_hulls]
@@ -58,7 +58,7 @@ def cheapest(hull: Hull, differences: Ints, *, by_error: bool) -> int:
     return min(int(np.argmax(np.all(upper_half == winner, axis=1))) for winner in winners)
 
 
-def _errors(hull: Hull, differences: Ints) -> NDArray[np.float64]:
+def _noise_errors(hull: Hull, differences: Ints) -> NDArray[np.float64]:
     """Estimate the mean squared K-norm noise at epsilon 1 with the hull Conv(K and +-v), for each difference v.
 
     If v is outside the span of K, this hull is a double pyramid over K: its simplices are those of K with one more
@@ -100,8 +100,8 @@ def _extended_moments(hull: Hull, differences: Ints) -> tuple[NDArray[np.float64
     span_corners = corners[:, :, hull.axes]
     edges = span_corners[None] - points[:, None, None, hull.axes]
     gains = 2.0 * np.maximum(-_determinants(edges) * np.sign(_determinants(span_corners)), 0.0)
-    norms = np.sum(points**2, axis=1)[:, None]
-    moments = gains * (squares + sum_squares + 2.0 * (norms + points @ corner_sums.T))  # |sum c + v|^2 multiplied out
+    v_squares = np.sum(points**2, axis=1)[:, None]
+    moments = gains * (squares + sum_squares + 2.0 * (v_squares + points @ corner_sums.T))  # from |sum c + v|^2
     return volumes.sum() + gains.sum(axis=1), volumes @ (squares + sum_squares) + moments.sum(axis=1)
 
 
@@ -122,17 +122,17 @@ _AT_ONCE = 64
 class Protection(NamedTuple):
     """A policy graph that protects every state of a constraint set, and its hull.
 
-    `added` are edges (exposed state, partner) in the order of their addition; `graph` includes them. `hull` is K, or
+    `added_edges` (exposed state, partner) are in the order of their addition; `graph` includes them. `hull` is K, or
     the capped hull K_c. Epsilon times `factor`, theorem 6.3's, bounds the loss between any two states of C; it is
     infinite only if capping was declined. `exposed` has a state that nothing can protect, the only one of its
     constraint set: use the fallback table.
     """
 
     graph: Bools
-    added: tuple[tuple[int, int], ...]
+    added_edges: tuple[tuple[int, int], ...]
     hull: Hull
     factor: Fraction | float
-    capped: bool
+    is_capped: bool
     exposed: tuple[int, ...]
 
 
@@ -232,10 +232,10 @@ def protect_likely(
     # a state measured as its surrogate has the difference 0 to all that share the row, and 0 lies in every hull
     protection = protect(points[surrogate], graph, is_possible, objective=objective, cap=cap)
     merged_graph = _merge_surrogates(graph, is_possible, is_likely, surrogate)
-    added_edges = tuple((state, int(surrogate[partner])) for state, partner in protection.added)
+    added_edges = tuple((state, int(surrogate[partner])) for state, partner in protection.added_edges)
     for state, partner in added_edges:
         merged_graph[state, partner] = merged_graph[partner, state] = True
-    return protection._replace(graph=merged_graph, added=added_edges)
+    return protection._replace(graph=merged_graph, added_edges=added_edges)
 
 
 def _merge_surrogates(graph: Bools, is_possible: Bools, is_likely: Bools, surrogate: Ints) -> Bools:
@@ -254,8 +254,8 @@ def _merge_surrogates(graph: Bools, is_possible: Bools, is_likely: Bools, surrog
 def _skip_protected(hull: Hull, points: Ints, candidates: Ints, states: Ints) -> Ints:
     """Return `candidates` from the first exposed state on; none if no candidate is exposed."""
     for start in range(0, len(candidates), _AT_ONCE):
-        block = candidates[start : start + _AT_ONCE]
-        is_exposed = np.count_nonzero(hull.differences_within(points[block], points[states]), axis=1) == 1
+        candidate_block = candidates[start : start + _AT_ONCE]
+        is_exposed = np.count_nonzero(hull.differences_within(points[candidate_block], points[states]), axis=1) == 1
         if is_exposed.any():
             return candidates[start + int(np.argmax(is_exposed)) :]
     return candidates[:0]
@@ -267,7 +267,7 @@ def _partner(hull: Hull, points: Ints, state: int, states: Ints, objective: Obje
     if objective == "nearest":
         partner_index = int(np.argmin(np.sum(differences * differences, axis=1)))  # the first of equals
     elif objective in ("area", "error"):
-        partner_index = cheapest(hull, differences, by_error=objective == "error")
+        partner_index = cheapest_difference(hull, differences, by_error=objective == "error")
     else:
         raise GraphError(f"the objective is error, nearest or area, not {objective}")
     return int(other_states[partner_index])

@@ -114,7 +114,7 @@ def clamped_mass(hull: Hull, points: Ints, outputs: Box, ratio: float) -> NDArra
 
 
 def _noise_reach(hull: Hull, ratio: float, step: int, min_reach: Ints, max_points: int) -> Ints:
-    """Return the steps of the box to follow the noise on each axis: to a negligible tail, if `max_points` allow it."""
+    """Return the steps of the box on each axis that the noise needs to a negligible tail, or fewer by `max_points`."""
     shells = math.log(_TAIL) / math.log(ratio) + 2.0
     extent = np.abs(hull.vertices).max(axis=0) / (hull.scale * step)
     while True:
@@ -382,7 +382,7 @@ def compile_noise(
 
 
 def fallback_noise(points: Ints, epsilon: float) -> Noise:
-    """Compile the noise for ticks without a table, which protects every pair of states; else as `compile_noise`."""
+    """Compile the noise for ticks without a table; it protects every pair of states."""
     return compile_noise(complete_hull(points), points, np.ones(len(points), dtype=np.bool_), epsilon)
 
 
@@ -408,7 +408,7 @@ def noise_loss(noise: Noise, points: Ints) -> NDArray[np.float64]:
 
 
 def noise_pairs(noise: Noise, points: Ints, constraint: Bools, epsilon: float) -> Bools:
-    """Return the pairs of states of a set, N x N, which a table keeps within e^epsilon, or a staircase in its hull."""
+    """Return the pairs of states of a set, N x N, that compiled noise protects at epsilon."""
     protected = np.zeros((len(points), len(points)), dtype=np.bool_)
     states = np.flatnonzero(constraint)
     if isinstance(noise, NoiseTable):

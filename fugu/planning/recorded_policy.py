@@ -253,7 +253,9 @@ def releases_of(
         scale = float(Fraction(window.scale))
         releases.append(Release(f"{window.kind} {window.name}", scale, windows_bound.epsilon(1), window_counts))
         if symbols is not None and (redrawn := draw_counts(window)) is not None:
-            releases.append(Release(f"symbols, {window.name}", scale, tick_epsilon, replace(redrawn, beside=symbols)))
+            releases.append(
+                Release(f"symbols, {window.name}", scale, tick_epsilon, replace(redrawn, symbol_outputs=symbols))
+            )
     return releases
 
 
@@ -272,7 +274,7 @@ class Released(NamedTuple):
         Learners also attack the redraws.
         """
         known_states = known_ticks(self.states, known_one_in)
-        attack_outputs = partial(attack, self.states, self.segments, known=known_states)
+        attack_outputs = partial(attack, self.states, self.segments, known_states=known_states)
         for (name, noise, epsilon, outputs), *redrawn in zip(self.releases, *self.redraws, strict=True):
             attacks = attack_outputs(outputs, epsilon)
             learner_attacks = (
@@ -289,7 +291,7 @@ class Released(NamedTuple):
         return [
             attacked_stretches(policy, self.source, name, self.states, self.segments, outputs, unknown, None)
             for name, _, _, outputs in self.releases
-            if isinstance(outputs, SymbolOutputs) or outputs.beside is None
+            if isinstance(outputs, SymbolOutputs) or outputs.symbol_outputs is None
         ]
 
 

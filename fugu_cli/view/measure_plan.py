@@ -43,7 +43,7 @@ def graph_lanes(
     subgraph = restrict(graph, constraint)
     exposed_states = set(list_exposed(graph_hull(measurements, subgraph), measurements, constraint))
     places = _projected(measurements.astype(np.float64))
-    edges = ((edge_list(graph & ~subgraph), "cell"), (edge_list(subgraph), "raw"), (protection.added, "promise"))
+    edges = ((edge_list(graph & ~subgraph), "cell"), (edge_list(subgraph), "raw"), (protection.added_edges, "promise"))
     shapes = [
         Shape("line", style, _edge_points(places[list(pair)], is_curved=measurements.shape[1] == 1))
         for pairs, style in edges
@@ -54,9 +54,9 @@ def graph_lanes(
         style = "exposed" if state in exposed_states else "point" if constraint[state] else "here"
         shapes.append(Shape("dots", style, [(x, y)], shown_labels[state]))
     exposure = f"{len(exposed_states)} exposed without added edges (red)" if exposed_states else "no state is exposed"
-    edge_words = f"{len(edge_list(subgraph))} edges between them, {len(protection.added)} added (dashed)"
+    edge_words = f"{len(edge_list(subgraph))} edges between them, {len(protection.added_edges)} added (dashed)"
     possible_words = f"{int(constraint.sum())} of {len(measurements)}"
-    cap = "capped, " if protection.capped else ""
+    cap = "capped, " if protection.is_capped else ""
     error = math.sqrt(noise_error(protection.hull))
     loss = f"any two possible states: {_number(protection.factor)} times epsilon"
     noise_words = f"of noise at epsilon 1, {cap}rank {protection.hull.rank}; {loss}"

@@ -195,7 +195,7 @@ def attack_audiences(
         if draws is None:
             max_radius, knows_states = _MAX_RADIUS[joint.states > 2], adversary != "ignorant"
             mechanisms = ((mechanism(min(max_radius, ticks_to_forget(chain, 12.0))), chain) for chain in chains)
-            witness_epsilon = max(witness(*pair, knows=knows_states).epsilon for pair in mechanisms)
+            witness_epsilon = max(witness(*pair, knows_states=knows_states).epsilon for pair in mechanisms)
         extended_bound = None
         if len(joint.policies) == ticks == 1 and not any(count.is_exclusive for count in view.counts):
             record = draws or simulated_draws(joint.policies[0], view.counts, generator, _DRAWS * trials)

@@ -93,8 +93,8 @@ def attack_points(
                 loss = max(float(losses[shows.index(x), shows.index(z)]) for x, z in secret_pairs)
                 if not is_single and len(distribution) <= _MAX_STATES and not policy.changes:
                     radius = min(_MAX_RADIUS, ticks_to_forget(chain, 12.0))
-                    long_mechanism = mechanism._replace(ticks=2 * radius + 1, secret=radius)
-                    loss = max(loss, witness(long_mechanism, chain, knows=adversary != "ignorant").epsilon)
+                    long_mechanism = mechanism._replace(ticks=2 * radius + 1, secret_tick=radius)
+                    loss = max(loss, witness(long_mechanism, chain, knows_states=adversary != "ignorant").epsilon)
                 events.append((event, loss, table))
             event, _, table = max(events, key=lambda table_attack: table_attack[0].epsilon_low)
             subject = "nothing could be counted"

@@ -52,7 +52,7 @@ def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> tuple[Noi
         hull = hull.capped(complete_hull(values[surrogates(values, likely)][possible]), policy.factor)
     noise = compile_noise(hull, values, possible, policy.epsilon, likely, short=True)
     check_noise(model.measurement, noise, set_of(np.flatnonzero(possible).tolist()))
-    return noise, protection.added
+    return noise, protection.added_edges
 
 
 def policy_graph(model: MeasureModel) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 from fugu.attackers.evaluation import attack, block_means, lowest_mean, mean_interval, odds_change, success_bound
 from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, smoothing, tilted_marginals
-from fugu.attackers.outputs import Knowledge, SymbolOutputs, known_ticks, release_counts, release_symbols, without
+from fugu.attackers.outputs import Knowledge, SymbolOutputs, empty_outputs, known_ticks, release_counts, release_symbols
 from fugu.chains.model import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable
@@ -47,8 +47,8 @@ def test_released_counts_have_discrete_laplace_noise_and_keep_to_their_stretch()
     states = np.tile([0, 1, 1, 2, -1], 20_000)
     segments = np.repeat([0, 1], [50_003, 49_997])
     outputs = release_counts(states, segments, 5, Fraction(3), ((0,), (1,), (2,)), np.random.default_rng(1), k=3)
-    assert outputs.first[10_000] == 50_003
-    assert len(outputs.first) == 10_000 + 9_999
+    assert outputs.first_ticks[10_000] == 50_003
+    assert len(outputs.first_ticks) == 10_000 + 9_999
     noise = outputs.counts[:10_000] - [1, 2, 1]
     distribution = np.array([(np.abs(noise) == n).mean() for n in range(4)])
     ratio = math.exp(-1 / 3)
@@ -136,7 +136,7 @@ def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attack
     for known_states in (None, known_ticks(states, 10)):
         answers = {}
         noting = {name: noted(attacker, answers.setdefault(name, [])) for name, attacker in attackers.items()}
-        attacks = attack(states, segments, outputs, 1.0, known=known_states, transition=THREE, attackers=noting)
+        attacks = attack(states, segments, outputs, 1.0, known_states=known_states, transition=THREE, attackers=noting)
         assert {run.attacker for run in attacks} == set(attackers)
         assert [run.success for run in attacks] == sorted((run.success for run in attacks), reverse=True)
         for result_of in attacks:
@@ -173,7 +173,7 @@ def test_the_shortest_recordings_say_nothing_and_break_nothing(ticks, every):
             release_counts(states, segments, 2, Fraction(1, 50), ((1,),), generator, k=2),
             release_counts(states, segments, 2000, Fraction(2), ((0,), (1,)), generator, k=2),
         ):
-            for run in attack(states, segments, outputs, 1.0, known=known_states):
+            for run in attack(states, segments, outputs, 1.0, known_states=known_states):
                 assert 0.0 <= run.low <= run.success <= run.high <= 1.0
                 assert ticks > 8 or run.high == 1.0
                 assert run.epsilon_low == 0.0 or ticks == 64
@@ -209,10 +209,10 @@ def test_long_windows_are_smoothed_almost_as_exactly_as_short_ones(length, scale
     segments = states * 0
     outputs = release_counts(states, segments, length, Fraction(scale), ((1,),), np.random.default_rng(1), k=2)
     knowledge = Knowledge(STICKY, segments)
-    seen = outputs.beside_symbols()
+    seen = outputs.symbols_or_empty()
     tilted = tilted_marginals(outputs, seen.symbols, seen.emission, knowledge.distribution, STICKY, knowledge.lengths)
     exact = smoothing(outputs, knowledge)
-    prior = smoothing(without(outputs), knowledge)
+    prior = smoothing(empty_outputs(outputs), knowledge)
     assert np.abs(tilted - exact).max() < 0.04
     assert np.abs(exact - prior).max() > 3 * np.abs(tilted - exact).mean()
 
@@ -234,7 +234,7 @@ def test_symbols_and_counts_together_say_more_than_either():
     segments = states * 0
     symbols = release_symbols(states, table(0.4), np.random.default_rng(1))
     counts = release_counts(states, segments, 20, Fraction(4), ((1,),), np.random.default_rng(2), k=2)
-    joint = replace(counts, beside=symbols)
+    joint = replace(counts, symbol_outputs=symbols)
     knowledge = Knowledge(STICKY, segments)
     right = [(smoothing(outputs, knowledge).argmax(axis=1) == states).mean() for outputs in (joint, symbols, counts)]
     assert right[0] > max(right[1:])

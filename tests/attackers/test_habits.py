@@ -12,7 +12,7 @@ import pytest
 
 from fugu.attackers.evaluation import Attack, attack, furthest_learner, mean_transitions, odds_change
 from fugu.attackers.learning import COUNT_ATTACKERS, COUNT_LEARNERS, smoothing
-from fugu.attackers.outputs import Knowledge, release_counts, without
+from fugu.attackers.outputs import Knowledge, empty_outputs, release_counts
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.randomised_response import allowed_ratios
 from fugu_cli.demo.evaluation import EPSILON, load_night
@@ -216,4 +216,4 @@ def test_who_learns_two_regimes_sees_them_through_the_noise_and_no_more_than_the
         assert believed[shares == 0.1].mean() == pytest.approx(quiet, abs=0.03)
         few = release_counts(states[:150], segments[:150], length, scale, ((1,),), rng, k=2)
         short = Knowledge(knowledge.transition, segments[:150], truth=states[:150])
-        assert learner(few, short) == pytest.approx(smoothing(without(few), short)), "one window has no regimes"
+        assert learner(few, short) == pytest.approx(smoothing(empty_outputs(few), short)), "one window has no regimes"

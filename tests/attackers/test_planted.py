@@ -165,10 +165,12 @@ def test_known_states_raise_the_guess_and_a_reused_symbol_still_shows():
     states = walk(EVEN)
     known_states = known_ticks(states, every)
     names = ("forward-backward", "2 learned regimes", "supervised")
-    honest = reached(states, symbols(states, NoiseTable.binary(*[round(0.45 * 2**32)] * 2)), *names, known=known_states)
+    honest = reached(
+        states, symbols(states, NoiseTable.binary(*[round(0.45 * 2**32)] * 2)), *names, known_states=known_states
+    )
     drawn = [symbols(states, seed=seed).symbols for seed in range(9)]
     often = SymbolOutputs((np.mean(drawn, axis=0) > 0.5).astype(np.int64), symbols(states).emission)
-    leaky = reached(states, often, *names, known=known_states)
+    leaky = reached(states, often, *names, known_states=known_states)
     for name in names:
         assert leaky[name].low > leaky[name].guess, name
         assert leaky[name].epsilon_low > 1.0

@@ -16,10 +16,10 @@ from fugu.attackers.stretches import (
     SECRETS,
     Odds,
     StretchAttack,
-    anywhere,
     attack_stretches,
-    by_windows,
     secret_answers,
+    stretches_anywhere,
+    window_stretches,
 )
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BoundedChains
@@ -64,7 +64,7 @@ def by_paths(
         whole = states.copy()
         whole[begin:end] = course
         if isinstance(outputs, CountOutputs):
-            for start, counts in zip(outputs.first, outputs.counts, strict=True):
+            for start, counts in zip(outputs.first_ticks, outputs.counts, strict=True):
                 true = int((whole[start : start + outputs.length] == k - 1).sum())
                 weight *= math.exp(-abs(int(counts[0]) - true) / float(outputs.scale))
         else:
@@ -87,7 +87,7 @@ def test_the_odds_after_counts_are_those_of_all_courses(
     k = len(chain)
     states = drawn(chain, 40, 4)
     outputs = released(states, k, length, 2, 5)
-    some = list(by_windows(states, outputs, 0, ticks, unknown))[1 : 5 if k == 2 else 2]
+    some = list(window_stretches(states, outputs, 0, ticks, unknown))[1 : 5 if k == 2 else 2]
     assert some
     for usual in (0.0, 1.0):
         odds = Odds(chain, np.arange(k) == k - 1, ticks, usual, outputs)
@@ -101,7 +101,7 @@ def test_the_odds_after_symbols_are_those_of_all_courses(ticks: int, unknown: in
     states = drawn(CHAIN, 40, 4)
     outputs = release_symbols(states, TABLE, np.random.default_rng(1))
     odds = Odds(CHAIN, np.array([False, True]), ticks, 0.5, outputs)
-    for stretch in list(anywhere(states, ticks, unknown))[:6]:
+    for stretch in list(stretches_anywhere(states, ticks, unknown))[:6]:
         log_odds = odds.posterior_odds(stretch, int(states[stretch.begin - 1]), int(states[stretch.end]))
         assert log_odds == pytest.approx(by_paths(states, outputs, stretch[:3], ticks, CHAIN, 0.5), abs=1e-9)
 

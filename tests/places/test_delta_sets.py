@@ -75,7 +75,7 @@ def test_an_edge_to_a_state_left_out_is_kept_by_its_surrogate() -> None:
     path = explicit(6, [(0, 1), (1, 2), (2, 3)])
     likely, possible = states(6, 1, 4), states(6, 1, 2, 3, 4)
     protection = protect_likely(LINE, path, possible, likely)
-    assert (edge_list(protection.graph), protection.added) == ([(0, 3)], ())
+    assert (edge_list(protection.graph), protection.added_edges) == ([(0, 3)], ())
     assert protection.hull.vertices.tolist() == [[-3], [3]]
     naive = build_table(graph_hull(LINE, explicit(6, [(0, 1)])), LINE, likely, 1)
     with pytest.raises(TableError, match="tells state 1 from state 2"):
@@ -129,7 +129,7 @@ def test_the_surrogate_graph_joins_the_rows_of_every_edge(seed: int) -> None:
     rows = surrogates(values, likely)
     pairs = {tuple(sorted((int(rows[i]), int(rows[j])))) for i, j in edge_list(restrict(graph, possible))}
     protection = protect_likely(values, graph, possible, likely)
-    added = {(min(pair), max(pair)) for pair in protection.added}
+    added = {(min(pair), max(pair)) for pair in protection.added_edges}
     assert edge_list(protection.graph) == sorted({pair for pair in pairs if len({*pair}) > 1} | added)
 
 
@@ -151,7 +151,7 @@ def test_without_a_delta_set_it_is_what_protect_finds() -> None:
     for chosen in ((2, 4, 5, 6), (3, 4, 5, 6), (1, 2), (1, 2, 3, 4, 5, 6)):
         constraint = states(6, *chosen)
         plain, protection = protect(VALUES, GRAPH, constraint), protect_likely(VALUES, GRAPH, constraint, constraint)
-        assert (protection.added, protection.factor) == (plain.added, plain.factor)
+        assert (protection.added_edges, protection.factor) == (plain.added_edges, plain.factor)
         assert np.array_equal(protection.graph, plain.graph)
         assert np.array_equal(protection.hull.vertices, plain.hull.vertices)
 
@@ -159,9 +159,9 @@ def test_without_a_delta_set_it_is_what_protect_finds() -> None:
 def test_states_that_share_a_row_protect_one_another_and_edges_join_kept_states() -> None:
     """States 0 and 5 are kept, 1 is answered for by 0: only 5 is alone, and its partner is 0, not 1."""
     protection = protect_likely(LINE, explicit(6, []), states(6, 1, 2, 6), states(6, 1, 6))
-    assert protection.added == ((5, 0),)
+    assert protection.added_edges == ((5, 0),)
     shared = protect_likely(LINE, explicit(6, []), states(6, 1, 2, 5, 6), states(6, 1, 6))
-    assert (shared.added, shared.capped, shared.factor) == ((), True, 4)
+    assert (shared.added_edges, shared.is_capped, shared.factor) == ((), True, 4)
 
 
 @pytest.mark.parametrize("objective", ["error", "nearest"])

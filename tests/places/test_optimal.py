@@ -140,7 +140,7 @@ def test_protected_pairs_alone_would_reveal_the_component() -> None:
     """C = {s1, s2, s3, s4} capped at 4: s1s4 and s2s3 are the pairs, and nothing joins them but theorem 6.3."""
     constraint = states(6, 1, 2, 3, 4)
     protection = protect(VALUES, GRAPH, constraint)
-    assert protection.capped
+    assert protection.is_capped
     table = optimal_table(protection.hull, VALUES, constraint, 1)
     loss = table_loss(table.weights)[np.ix_(constraint, constraint)]
     assert 1.0 < loss.max() <= 4.0 + 1e-9

@@ -14,7 +14,7 @@ from fugu.places.hull import complete_hull, graph_hull
 from fugu.places.noise import noise_error
 from fugu.places.protection import (
     Objective,
-    cheapest,
+    cheapest_difference,
     degree_of_protection,
     list_exposed,
     protect,
@@ -40,13 +40,13 @@ def test_every_constraint_set_of_the_six_state_example(case: dict[str, Any]) -> 
     plain = graph_hull(VALUES, GRAPH & constraint[:, None] & constraint[None, :])
     assert [state + 1 for state in list_exposed(plain, VALUES, constraint)] == case["exposed"]
     nearest = protect(VALUES, GRAPH, constraint, objective="nearest", cap=None)
-    assert added(nearest.added) == case["greedy_added"]
+    assert added(nearest.added_edges) == case["greedy_added"]
     assert (nearest.hull.rank, nearest.hull.area) == (case["rank"], Fraction(case["area"]))
     assert degree_of_protection(nearest.hull, VALUES, constraint).tolist() == case["dop"]
     assert nearest.factor == exact(case["factor"]) == nearest.hull.largest_gauge(VALUES[constraint])
     assert math.sqrt(noise_error(nearest.hull)) == pytest.approx(case["rmse_eps1"], rel=1e-12)
     best = protect(VALUES, GRAPH, constraint, cap=None)
-    assert added(best.added) == case["alg3_rmse_added"]
+    assert added(best.added_edges) == case["alg3_rmse_added"]
     assert math.sqrt(noise_error(best.hull)) == pytest.approx(case["alg3_rmse"], rel=1e-12)
     assert best.exposed == ((case["C"][0] - 1,) if len(case["C"]) == 1 else ())
     whole = graph_hull(VALUES, GRAPH)
@@ -58,11 +58,11 @@ def test_a_flat_hull_is_capped_so_that_no_point_reveals_the_component() -> None:
     """C = {s1, s2, s3, s4}: every state is protected, yet noise along (1, -1) tells s1s4 from s2s3 for certain."""
     constraint = states(6, 1, 2, 3, 4)
     flat = protect(VALUES, GRAPH, constraint, cap=None)
-    assert (flat.added, flat.hull.rank, list_exposed(flat.hull, VALUES, constraint)) == ((), 1, [])
+    assert (flat.added_edges, flat.hull.rank, list_exposed(flat.hull, VALUES, constraint)) == ((), 1, [])
     assert flat.factor == math.inf
     for cap in (1, Fraction(3, 2), 2, 4, 10):
         protection = protect(VALUES, GRAPH, constraint, cap=cap)
-        assert (protection.capped, protection.hull.rank) == (True, 2)
+        assert (protection.is_capped, protection.hull.rank) == (True, 2)
         assert protection.factor <= cap
         assert np.all(protection.hull.pairs_within(VALUES) >= flat.hull.pairs_within(VALUES))
 
@@ -89,7 +89,7 @@ def test_edges_added_in_the_paper_s_examples(example: str, objective: Objective)
     ]
     protection = protect(VALUES, graph, constraint, objective=objective)
     expected = golden[OBJECTIVES[objective]]
-    assert [f"s{state + 1}s{partner + 1}" for state, partner in protection.added] == expected["added"]
+    assert [f"s{state + 1}s{partner + 1}" for state, partner in protection.added_edges] == expected["added"]
     assert protection.hull.area == expected["area"]
     assert math.sqrt(noise_error(protection.hull)) == pytest.approx(expected["rmse"], rel=1e-12)
 
@@ -111,7 +111,7 @@ def test_the_order_of_the_states_matters() -> None:
     for order, edges, (size, rmse, degrees) in (([0, 1, 2, 3, 4], few, first), ([0, 1, 2, 4, 3], many, second)):
         values = lattice([points[state] for state in order])
         protection = protect(values, explicit(5, [(0, 1)]), states(5), objective="nearest")
-        assert [[order[state], order[partner]] for state, partner in protection.added] == edges
+        assert [[order[state], order[partner]] for state, partner in protection.added_edges] == edges
         assert protection.hull.area == size
         assert math.sqrt(noise_error(protection.hull)) == pytest.approx(rmse, rel=1e-12)
         found_degrees = degree_of_protection(protection.hull, values, states(5)).tolist()
@@ -121,26 +121,26 @@ def test_the_order_of_the_states_matters() -> None:
 def test_an_edge_for_one_state_may_protect_the_next() -> None:
     """Of three equally spaced states without edges, the first edge protects all."""
     protection = protect(lattice([0, 1, 2]), explicit(3, []), states(3))
-    assert protection.added == ((0, 1),)
+    assert protection.added_edges == ((0, 1),)
     assert degree_of_protection(protection.hull, lattice([0, 1, 2]), states(3)).tolist() == [2, 3, 2]
 
 
 def test_states_with_equal_measurements_protect_each_other() -> None:
     values = lattice([(1, 1), (1, 1)])
     protection = protect(values, explicit(2, []), states(2))
-    assert (protection.added, protection.hull.rank, protection.factor) == ((), 0, 0)
+    assert (protection.added_edges, protection.hull.rank, protection.factor) == ((), 0, 0)
     assert protected_pairs(protection.hull, values, states(2)).tolist() == complete(2).tolist()
 
 
 def test_nothing_protects_the_only_state() -> None:
     protection = protect(VALUES, GRAPH, states(6, 4))
-    assert (protection.exposed, protection.added, protection.factor) == ((3,), (), 0)
+    assert (protection.exposed, protection.added_edges, protection.factor) == ((3,), (), 0)
 
 
 def test_ties_go_to_the_lowest_index() -> None:
     values = lattice([(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1)])
     for objective in OBJECTIVES:
-        assert protect(values, explicit(5, []), states(5), objective=objective).added[0] == (0, 1)
+        assert protect(values, explicit(5, []), states(5), objective=objective).added_edges[0] == (0, 1)
 
 
 @pytest.mark.long
@@ -157,7 +157,7 @@ def test_quick_estimates_leave_the_exact_choice_as_it_is(seed: int) -> None:
     grown = [hull.extended(difference) for difference in differences]
     for by_error in (False, True):
         costs = [noise_error(region) if by_error else region.area for region in grown]
-        assert cheapest(hull, differences, by_error=by_error) == costs.index(min(costs))
+        assert cheapest_difference(hull, differences, by_error=by_error) == costs.index(min(costs))
 
 
 def test_refusals() -> None:

@@ -275,7 +275,7 @@ def test_no_output_separates_a_protected_pair(seed: int) -> None:
         assert len({tuple(values[state]) for state in states}) == 1  # nothing to tell apart
         return
     assert protection.factor < math.inf
-    if any(protection.added):
+    if any(protection.added_edges):
         assert restrict(graph, constraint).sum() < protection.graph.sum()
     table = build_table(protection.hull, values, constraint, epsilon, most_outputs=60)
     bound = floor_exp(epsilon)
@@ -295,7 +295,7 @@ def test_theorem_6_3_bounds_what_is_revealed_between_any_two_possible_states(see
     protection = protect(values, graph, constraint, cap=Fraction(5, 2))
     if protection.hull.rank == 0:
         return
-    assert protection.factor <= Fraction(5, 2) or not protection.capped
+    assert protection.factor <= Fraction(5, 2) or not protection.is_capped
     table = build_table(protection.hull, values, constraint, 1, most_outputs=60)
     rows = table.weights[constraint].astype(float)
     worst = max(float(np.log(a / b).max()) for a in rows for b in rows)

@@ -97,8 +97,8 @@ def test_the_likelihood_is_that_of_every_path_that_stays_and_every_symbol(heard:
             for symbols in [tuple(outputs.symbols[0][trial])] if heard else product((0, 1), repeat=5):
                 each = weight * math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
                 for n, count in enumerate(counts):
-                    of = (path if count.symbols is None else symbols)[count.first : count.first + count.length]
-                    if not (heard and count.symbols is not None):
+                    of = (path if count.source is None else symbols)[count.first : count.first + count.length]
+                    if not (heard and count.source is not None):
                         each *= noise(count, int(outputs.counts[trial, n]) - sum(z in count.members for z in of))
                 total[path[2]] += each
         exact = math.log(total[1] / prior[1]) - math.log(total[0] / prior[0])

@@ -203,7 +203,7 @@ def test_the_witness_is_the_largest_ratio_of_all_outputs(transition: Any, emissi
     counts = (Counted("w 0", 0, n, (1,), None, Fraction(scale)),)
     plain = Mechanism(n, secret, len(distribution), (Source(distribution, tuple(range(len(distribution))), True),), ())
     true = exact(chain, distribution, np.ones(len(distribution)), n, secret, knows)
-    epsilon = witness(plain, chain, knows=knows).epsilon
+    epsilon = witness(plain, chain, knows_states=knows).epsilon
     assert true - 1e-6 < epsilon <= true
     if not knows:  # counts beyond what can be, above and below
         beyond = [np.exp(sign * np.isin(np.arange(len(distribution)), (1,)) / scale) for sign in (1, -1)]

@@ -89,7 +89,7 @@ def test_the_witness_comes_near_the_certificate_of_a_stretch(adversary: Adversar
     emission = np.array(planned(CHAINS, adversary).table.weights()) / SCALE
     policy = promised(planned(CHAINS, adversary), ticks)
     mechanism = Mechanism(241, 120, 2, (Source(emission, (0, 1), heard=True),), (), stretch=ticks)
-    shown = witness(mechanism, CHAIN, knows=adversary != "ignorant").epsilon
+    shown = witness(mechanism, CHAIN, knows_states=adversary != "ignorant").epsilon
     assert shown <= policy.guarantee.epsilon
     if adversary != "universal":  # whose worst chain is another one
         assert shown > 0.99 * policy.guarantee.epsilon
