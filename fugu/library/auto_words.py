@@ -91,26 +91,26 @@ def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> Iterator[str]:
     yield f"Useful: {answer_words(plan, release)}, {quality_words(release)}."
     yield promise
     yield f"95 % of answers are off by at most {error_words(release.error_95)}."
-    symbols = _best_candidate(plan, "symbols") if release.kind == "windows" else None
-    if symbols is not None and not symbols.useful:
-        yield f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is {quality_words(symbols)}."
+    best_symbols = _best_candidate(plan, "symbols") if release.kind == "windows" else None
+    if best_symbols is not None and not best_symbols.useful:
+        yield f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is {quality_words(best_symbols)}."
     if release.blocks is not None:
         yield from _profile_words(plan, release.blocks)
     if release.held_back_error is not None:
         yield f"Test data, not used for planning: off by {error_words(release.held_back_error)}."
-    if symbols is not None and symbols.useful:
-        span = _span(plan, symbols.window_ticks or 1)
-        yield f"The best symbol stream is useful too, over {span}: {quality_words(symbols)}."
+    if best_symbols is not None and best_symbols.useful:
+        span_words = _span(plan, best_symbols.window_ticks or 1)
+        yield f"The best symbol stream is useful too, over {span_words}: {quality_words(best_symbols)}."
     if release.attack is not None:
         yield _attack_words(release.attack, release)
     if release.known_chain is not None:
         yield _odds_words(release.known_chain, release, stretches)
     if release.stretch is not None:
         yield _stretch_words(release.stretch, question.protect or 0, release.epsilon)
-    subject = protected_sentence(release.discretiser)
+    subject_words = protected_sentence(release.discretiser)
     stretch_note = f" about any {stretch_words(question.protect)}" if question.protect else ""
     yield (
-        f"{subject}. Epsilon {release.epsilon:g}{stretch_note} is proven against "
+        f"{subject_words}. Epsilon {release.epsilon:g}{stretch_note} is proven against "
         f"the {release.adversary} adversary, if the readings are in the class of chains."
     )
     if release.every > 1:
@@ -131,16 +131,16 @@ def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> Iterator[str]:
 
 
 def verdict_lines(sentences: Iterable[str]) -> Iterator[Line]:
-    """Yield a verdict as lines; the sentences on usefulness and privacy, which come first, are bold."""
+    """Yield a verdict as lines: bold the first two sentences, on usefulness and privacy, and plain the others."""
     for index, sentence in enumerate(sentences):
         yield Line(sentence, bold=index < 2)
 
 
-def thinned_words(interval: str) -> str:
+def thinned_words(interval_words: str) -> str:
     """Say which ticks a promise is about, where only one reading per interval is taken."""
     return (
-        f"One reading {interval} is taken. The class is fitted to these readings, and the promise is about them alone. "
-        "Readings in between are not used."
+        f"One reading {interval_words} is taken. The class is fitted to these readings, and the promise is about them "
+        "alone. Readings in between are not used."
     )
 
 
@@ -156,21 +156,21 @@ def _gaps_note(gaps: Gaps) -> str:
 
 def _left_out_words(plan: AutoPlan) -> str:
     """Say what epsilon each donor would have if the plan had been made without that donor's recording."""
-    losses = [f"{number} of {len(plan.left_out)}: {loss:.2g}" for number, loss in enumerate(plan.left_out, 1)]
-    above = sum(loss > plan.question.epsilon for loss in plan.left_out)
+    loss_texts = [f"{donor} of {len(plan.left_out)}: {loss:.2g}" for donor, loss in enumerate(plan.left_out, 1)]
+    count_above = sum(loss > plan.question.epsilon for loss in plan.left_out)
     return (
         f"Epsilon {plan.question.epsilon:g} is for people like these. For somebody whom the plan did not see, epsilon "
-        f"is (recording by recording, left out in turn) {', '.join(losses)}. That is above the promise for {above} of "
-        f"{len(plan.left_out)}."
+        f"is (recording by recording, left out in turn) {', '.join(loss_texts)}. That is above the promise for "
+        f"{count_above} of {len(plan.left_out)}."
     )
 
 
 def _stretch_words(attack: StretchAttack, seconds: int, epsilon: float) -> str:
     """Say how far the odds about a whole stretch moved for an attacker who knows all other days."""
-    secret_words = {"more than usual": "saw more of it than usual", "at least half": "was mostly so"}
+    words_by_secret = {"more than usual": "saw more of it than usual", "at least half": "was mostly so"}
     return (
         f"An attacker who knows all other days was asked whether any {stretch_words(seconds)} "
-        f"{secret_words.get(attack.secret, 'saw its beginning')}. His odds changed by a factor of at most "
+        f"{words_by_secret.get(attack.secret, 'saw its beginning')}. His odds changed by a factor of at most "
         f"{attack.furthest:.2f}. (Epsilon allows {epsilon_to_odds(epsilon):.2f}.) He guessed {attack.success:.1%} "
         f"right with the release and {attack.guess:.1%} without it."
     )
@@ -184,9 +184,9 @@ def _profile_words(plan: AutoPlan, blocks: DayBlocks) -> Iterator[str]:
     zone_words = f"Times of day are in {zone or 'UTC'}"
     if not zone:
         offsets, seconds = " and ".join(plan.readings.offsets), blocks.seconds
-        length = f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
+        block_length = f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
         zone_words += f", while the recording's times are at {offsets}" if offsets else ""
-        zone_words += f". For another zone, add it as in --blocks {length}/Europe/Berlin"
+        zone_words += f". For another zone, add it as in --blocks {block_length}/Europe/Berlin"
     yield f"{zone_words}."
     yield (
         "Guessing gives every part of the day the same share, the best one. A profile shows habits, and a promise "
@@ -195,7 +195,7 @@ def _profile_words(plan: AutoPlan, blocks: DayBlocks) -> Iterator[str]:
 
 
 def _adversary_note(plan: AutoPlan) -> Iterator[str]:
-    """Yield a sentence that the adversary asked for makes no difference; nothing if it does."""
+    """Yield a note if it makes no difference which adversary was asked for."""
     classes = [candidate.chains for candidate in (plan.recommended, *plan.candidates) if candidate.chains is not None]
     if plan.question.adversary != "universal" and classes and classes[0].changes:
         yield (
@@ -205,10 +205,10 @@ def _adversary_note(plan: AutoPlan) -> Iterator[str]:
 
 
 def _attack_words(attack: Attack, release: Candidate) -> str:
-    interval = f" ({attack.low:.1%} to {attack.high:.1%})" if attack.low < attack.high else ""
+    interval_words = f" ({attack.low:.1%} to {attack.high:.1%})" if attack.low < attack.high else ""
     return (
         f"Test data: the strongest attacker that was run ({attack.attacker}) guessed {attack.success:.1%} "
-        f"right{interval} with the release and {attack.guess:.1%} without it. "
+        f"right{interval_words} with the release and {attack.guess:.1%} without it. "
         f"Epsilon {release.epsilon:g} allows {attack.ceiling:.1%}."
     )
 
@@ -218,21 +218,21 @@ def _odds_words(attack: Attack, release: Candidate, stretches: Sequence[Stretch]
 
     `stretches` are the policy's losses about stretches, that of a single tick first.
     """
-    allowed = epsilon_to_odds(release.epsilon)
-    tick_factor = epsilon_to_odds(stretches[0].epsilon) if stretches else allowed
-    tick_words = f", and {tick_factor:.2g} for a single tick" if tick_factor < 0.9 * allowed else ""
+    allowed_factor = epsilon_to_odds(release.epsilon)
+    tick_factor = epsilon_to_odds(stretches[0].epsilon) if stretches else allowed_factor
+    tick_words = f", and {tick_factor:.2g} for a single tick" if tick_factor < 0.9 * allowed_factor else ""
     sentence = (
         "Test data: for an attacker who already knows the habits, the odds on a tick changed by a factor of at most "
-        f"{attack.furthest:.2g}. Epsilon {release.epsilon:g} allows {allowed:.2g}{tick_words}."
+        f"{attack.furthest:.2g}. Epsilon {release.epsilon:g} allows {allowed_factor:.2g}{tick_words}."
     )
     if release.learner is None:
         return sentence
     factors = _range_text([*map(_factor_text, sorted(attack.furthest or 1.0 for attack in release.learners))])
-    shares = _range_text([f"{share:.1%}" for share in sorted(attack.beyond or 0.0 for attack in release.learners)])
+    share_range = _range_text([f"{share:.1%}" for share in sorted(attack.beyond or 0.0 for attack in release.learners)])
     return (
         f"{sentence} Habits are not protected. For an attacker who learns them from the whole recording "
         f"({release.learner.attacker}) the largest factor is {factors}, in {len(release.learners)} draws of the noise. "
-        f"The factor is above {allowed:.2g} for {shares} of ticks."
+        f"The factor is above {allowed_factor:.2g} for {share_range} of ticks."
     )
 
 
@@ -240,9 +240,9 @@ def _factor_text(factor: float) -> str:
     return f"{float(f'{factor:.2g}'):g}" if factor < _WITHOUT_BOUND else f"more than {_WITHOUT_BOUND:,}"
 
 
-def _range_text(numbers: Sequence[str]) -> str:
+def _range_text(number_texts: Sequence[str]) -> str:
     """Join the first and the last of increasing numbers by "to"; one number if both read alike."""
-    return numbers[0] if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
+    return number_texts[0] if number_texts[0] == number_texts[-1] else f"{number_texts[0]} to {number_texts[-1]}"
 
 
 def _useless_words(plan: AutoPlan) -> Iterator[str]:
@@ -251,8 +251,8 @@ def _useless_words(plan: AutoPlan) -> Iterator[str]:
     if plan.reasons:
         yield from refusal_words(plan.reasons)
         return
-    kind = "symbols" if question.want == "now" else "windows"
-    if (best := _best_candidate(plan, kind, relative=True)) is None:
+    compared_kind = "symbols" if question.want == "now" else "windows"
+    if (best := _best_candidate(plan, compared_kind, relative=True)) is None:
         yield f"Not useful: nothing could be compared at epsilon {question.epsilon:g}."
     else:
         yield f"Not useful: {answer_words(plan, best)}, {quality_words(best, at_least=True)}."
@@ -260,7 +260,7 @@ def _useless_words(plan: AutoPlan) -> Iterator[str]:
             yield f"That is better than guessing, but not within {error_words(question.within)}."
         if question.window is not None:
             yield "Only this length was compared. Without --window other lengths are, and one may be useful."
-        if (error := _day_error(plan, _best_candidate(plan, kind) or best)) is not None:
+        if (error := _day_error(plan, _best_candidate(plan, compared_kind) or best)) is not None:
             noise_words = f"Over a day the noise alone is off by {error_words(error)}"
             yield f"{noise_words}. The recording is too short to judge that."
         if question.protect and best.blocks is None:
@@ -280,11 +280,11 @@ def _useless_words(plan: AutoPlan) -> Iterator[str]:
             f"at epsilon {epsilon:g}. A verdict needs {LEAST_JUDGED} answers."
         )
     elif plan.curves:
-        yield f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}."
+        yield f"Nothing useful up to epsilon {max(epsilon for curve in plan.curves for epsilon, _ in curve.points):g}."
 
 
 def refusal_words(reasons: Sequence[str]) -> Iterator[str]:
-    """Yield as sentences why nothing can be useful."""
+    """Yield the reasons why nothing can be useful, as sentences."""
     yield f"Not useful: {reasons[0]}."
     for reason in reasons[1:]:
         yield f"{reason[0].upper()}{reason[1:]}."
@@ -292,44 +292,45 @@ def refusal_words(reasons: Sequence[str]) -> Iterator[str]:
 
 def _limit_words(candidate: Candidate) -> str:
     """Bound how often anybody can name the state now, however the symbols are used."""
-    majority = 1.0 - candidate.guess_error
-    limit = float(success_bound([majority, candidate.guess_error], candidate.epsilon))
-    guess_words = f"naming the likelier state is right {percent(majority)} of the time"
-    if limit <= majority + 1e-9:
+    majority_share = 1.0 - candidate.guess_error
+    limit = float(success_bound([majority_share, candidate.guess_error], candidate.epsilon))
+    guess_words = f"naming the likelier state is right {percent(majority_share)} of the time"
+    if limit <= majority_share + 1e-9:
         return f"At epsilon {candidate.epsilon:g} no symbol can beat that: {guess_words}."
     return f"At epsilon {candidate.epsilon:g} nobody can be right more often than {percent(limit)}; {guess_words}."
 
 
 def _answer_at(plan: AutoPlan, epsilon: float) -> str:
-    """Describe the answer nearest to useful at a larger epsilon; "" if none was compared, or `want` is not `now`."""
-    curves = [curve for curve in plan.curves if any(at == epsilon for at, _ in curve.points)]
+    """Describe the answer that is nearest to useful at a larger epsilon; "" if none was compared, or none is of now."""
+    curves = [curve for curve in plan.curves if any(curve_epsilon == epsilon for curve_epsilon, _ in curve.points)]
     if plan.question.want != "now" or not curves:
         return ""
-    best = min(curves, key=lambda curve: dict(curve.points)[epsilon] / max(curve.candidate.guess_error, 1e-9))
-    return f": {answer_words(plan, best.candidate)}, off by {percent(dict(best.points)[epsilon])}"
+    best_curve = min(curves, key=lambda curve: dict(curve.points)[epsilon] / max(curve.candidate.guess_error, 1e-9))
+    return f": {answer_words(plan, best_curve.candidate)}, off by {percent(dict(best_curve.points)[epsilon])}"
 
 
 def _stretch_needs(plan: AutoPlan, best: Candidate) -> Iterator[str]:
-    """Say which window length the protected stretch needs, and for which stretch a compared window could be useful."""
+    """Say how long windows must be for the protected stretch, and how long a stretch the compared windows protect."""
     question, period = plan.question, plan.readings.period
     if best.scale is None or best.chains is None or best.window_ticks is None or best.devices > 1:
         return
-    error_limit, ticks, epsilon = question.within or AIM, question.ticks(period), f"epsilon {question.epsilon:g}"
-    stretch = stretch_words(question.protect or 0)
-    length = math.ceil(float(best.scale) / error_limit)
+    error_limit, epsilon_text = question.within or AIM, f"epsilon {question.epsilon:g}"
+    stretch_text, protected_ticks = stretch_words(question.protect or 0), question.ticks(period)
+    needed_ticks = math.ceil(float(best.scale) / error_limit)
     formula = f"noise of {float(best.scale):.3g} ticks / {error_limit:.2g}"
     if len(plan.bins) == 1 and best.chains.changes:  # the universal bound in closed form
-        formula = f"({ticks} + {math.sqrt(best.chains.odds_bound):.3g} - 1)/{error_limit * question.epsilon:.2g} ticks"
-    needed = f"windows of {time_words(length * period)}: {formula}"
-    yield f"To protect any {stretch} at {epsilon}, an error of {percent(error_limit)} needs {needed}."
+        root, error_loss = math.sqrt(best.chains.odds_bound), error_limit * question.epsilon
+        formula = f"({protected_ticks} + {root:.3g} - 1)/{error_loss:.2g} ticks"
+    needed_words = f"windows of {time_words(needed_ticks * period)}: {formula}"
+    yield f"To protect any {stretch_text} at {epsilon_text}, an error of {percent(error_limit)} needs {needed_words}."
     windows = [candidate for candidate in plan.candidates if candidate.kind == "windows" and candidate.devices == 1]
     longest_ticks, window_ticks = max((longest_useful(plan, window), window.window_ticks or 0) for window in windows)
     if longest_ticks < 1:
-        yield f"No window that was compared could be useful and protect even a single tick at {epsilon}."
+        yield f"No window that was compared could be useful and protect even a single tick at {epsilon_text}."
     else:
         yield (
             f"Windows of {_span(plan, window_ticks)} could be useful and protect stretches of at most "
-            f"{longest_ticks} tick{'s' * (longest_ticks > 1)} ({time_words(longest_ticks * period)}) at {epsilon}."
+            f"{longest_ticks} tick{'s' * (longest_ticks > 1)} ({time_words(longest_ticks * period)}) at {epsilon_text}."
         )
 
 
@@ -363,9 +364,9 @@ def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
     """Describe the answer of a candidate: which share or state, over which time, from which release."""
     if candidate.window_ticks is None:
         return f"a randomised symbol {_interval(plan, candidate)}, for the state now"
-    share_of = plan.states.share_of
-    share_of = share_of if share_of.startswith(("above ", "at ")) else f"of '{share_of}'"
-    answer = "the share of each state" if candidate.answers == "histogram" else f"the share {share_of}"
+    share_words = plan.states.share_of
+    share_words = share_words if share_words.startswith(("above ", "at ")) else f"of '{share_words}'"
+    answer = "the share of each state" if candidate.answers == "histogram" else f"the share {share_words}"
     if candidate.blocks is not None:
         answer += f" in each {time_words(candidate.blocks.seconds)} of the day ({candidate.blocks.zone})"
     group_words = f", averaged over {candidate.devices} devices" if candidate.devices > 1 else ""
@@ -385,7 +386,7 @@ def _span(plan: AutoPlan, ticks: int) -> str:
 
 
 def quality_words(candidate: Candidate, *, at_least: bool = False) -> str:
-    """Compare an answer's error with that of guessing; with `at_least` the error may be larger than this."""
+    """Compare an answer's error with the error of guessing; `at_least` says that the answer's may be larger."""
     if candidate.window_ticks is None and candidate.unit == "share":
         accuracy, guess_accuracy = 1.0 - candidate.expected_error, 1.0 - candidate.guess_error
         return f"{100.0 * accuracy:.1f} % right; {100.0 * guess_accuracy:.1f} % by guessing"
@@ -395,7 +396,7 @@ def quality_words(candidate: Candidate, *, at_least: bool = False) -> str:
 
 
 def error_texts(unit: str, error: float, guess_error: float) -> tuple[str, str]:
-    """Write an error with its unit, and the error of guessing without."""
+    """Write an answer's error with its unit, and the error of guessing without one."""
     if unit == "metres":
         return f"{error:.0f} m", f"{guess_error:.0f}"
     return error_words(error), error_words(guess_error).partition(" ")[0]

@@ -148,12 +148,12 @@ def check_policy(
         stretches = bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
         comparison = None
         if recording is not None:
-            from fugu.library.recordings import recorded
+            from fugu.library.recordings import recording_table
             from fugu.planning.recorded_policy import recorded_class
             from fugu.recordings.options import read_options
 
             options = read_options(**read_as)
-            comparison = recorded_class(policy, recorded(recording, options), options)
+            comparison = recorded_class(policy, recording_table(recording, options), options)
         return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), stretches, comparison, loss, windows_loss)
     policy.verify(None if limit is None else limit.epsilon)
     if recording is not None:
@@ -191,7 +191,7 @@ def attack(
 
 def drawn_releases(policy: AnyPolicy, recording: Source, **read_as: Any) -> Iterator[Released]:
     """Draw what a device with a policy would release of each recording; arguments and errors as for `attack`."""
-    from fugu.library.recordings import recorded, source_list
+    from fugu.library.recordings import recording_table, source_list
     from fugu.planning.recorded_policy import released
     from fugu.recordings.options import read_options
 
@@ -199,7 +199,7 @@ def drawn_releases(policy: AnyPolicy, recording: Source, **read_as: Any) -> Iter
         raise PolicyError("measured points are not attacked here: plan_places attacks them as it plans")
     options = read_options(**read_as)
     for source in source_list(recording):
-        yield released(policy, recorded(source, options), options)
+        yield released(policy, recording_table(source, options), options)
 
 
 def checked_policy(check: Check) -> Result:
@@ -230,7 +230,8 @@ def checked_policy(check: Check) -> Result:
         document["windows"] = windows
     if policy.sums:
         document["sums"] = {
-            shared.group.name: {"rate": str(shared.group.rate), "condition": shared.condition} for shared in policy.sums
+            shared_sum.group.name: {"rate": str(shared_sum.group.rate), "condition": shared_sum.condition}
+            for shared_sum in policy.sums
         }
     if comparison is not None:
         document["recording"] = {
@@ -248,7 +249,7 @@ def _stretches(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...
 def _recording_sentence(comparison: RecordedClass) -> str:
     """Say whether a recording is in the class; its epsilon gets as many digits as distinguish it from the promise."""
     epsilon_digits = next((d for d in range(2, 9) if f"{comparison.epsilon:.{d}g}" != f"{comparison.claimed:.{d}g}"), 2)
-    needed, declared, epsilon, claimed = (
+    needed_ratio, declared_ratio, own_epsilon, claimed_epsilon = (
         f"{float(f'{figure:.{digits}g}'):g}"
         for figure, digits in (
             (comparison.odds_ratio, 2),
@@ -257,10 +258,10 @@ def _recording_sentence(comparison: RecordedClass) -> str:
             (comparison.claimed, epsilon_digits),
         )
     )
-    steps_words = f"this recording needs odds ratio {needed}, and the class has {declared}"
+    steps_words = f"this recording needs odds ratio {needed_ratio}, and the class has {declared_ratio}"
     if comparison.inside:
         return f"in the class: {steps_words}"
-    return f"not in the class: {steps_words}. Then epsilon is {epsilon}, not {claimed}"
+    return f"not in the class: {steps_words}. Then epsilon is {own_epsilon}, not {claimed_epsilon}"
 
 
 def _window_error(window: Window, policy: Policy) -> WindowAccuracy:
@@ -276,8 +277,8 @@ def _policy_report(policy: Policy, loss: Loss, windows_loss: Loss | None, compar
     yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {verdict}")
     yield Line(f"  {policy.privacy}")
     yield Line(f"  {protected_sentence(policy.discretiser)}")
-    scope = "" if windows_loss is None else ", for symbols and windows together"
-    yield from _guarantee_lines(policy, policy.guarantee, loss, scope, policy.bound(loss))
+    scope_words = "" if windows_loss is None else ", for symbols and windows together"
+    yield from _guarantee_lines(policy, policy.guarantee, loss, scope_words, policy.bound(loss))
     if streams := policy.chains.named_streams:
         rates = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in streams)
         yield Line(f"  for all that these streams tell together, if each has a policy of this class: {rates}")
@@ -292,42 +293,42 @@ def _policy_report(policy: Policy, loss: Loss, windows_loss: Loss | None, compar
             policy, policy.windows_guarantee, windows_loss, ", for windows alone", policy.windows_bound(windows_loss)
         )
     for window in policy.windows:
-        error = f"its share is off by {_window_error(window, policy).share_mean:.2%} on average"
+        error_words = f"its share is off by {_window_error(window, policy).share_mean:.2%} on average"
         yield Line(
             f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
-            f"loss of every tick; {error}"
+            f"loss of every tick; {error_words}"
         )
-    for shared in policy.sums:
-        rate = float(shared.group.rate)
-        yield Line(f"  sum {shared.group.name}: adds {rate:.6g} to the loss of every tick; {shared.condition}")
+    for shared_sum in policy.sums:
+        rate = float(shared_sum.group.rate)
+        yield Line(f"  sum {shared_sum.group.name}: adds {rate:.6g} to the loss of every tick; {shared_sum.condition}")
 
 
 def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> JsonObject:
-    sets, stream = ConstraintSets(policy.measurement), policy.stream_loss
+    constraint_sets, stream_loss = ConstraintSets(policy.measurement), policy.stream_loss
     return {
         "privacy": privacy_of(policy.stream_loss.epsilon),
         "protected": protected_sentence(policy.discretiser),
         "epsilon_tick": policy.epsilon,
         "factor": policy.factor,
-        "epsilon_stream": stream.epsilon,
-        "adversary": stream.adversary,
-        "start": stream.start,
+        "epsilon_stream": stream_loss.epsilon,
+        "adversary": stream_loss.adversary,
+        "start": stream_loss.start,
         "stretches": stretch_documents(stretches),
-        "sets": [states.bit_count() for states in sets.all()],
-        "repeats_from": sets.start,
+        "sets": [states.bit_count() for states in constraint_sets.all()],
+        "repeats_from": constraint_sets.start,
         "tables": _table_documents(policy),
     }
 
 
 def _measure_report(policy: MeasurePolicy, check: Check) -> Report:
     constraint_sets = ConstraintSets(policy.measurement)
-    sets = constraint_sets.all()
-    edges = sum(neighbours.bit_count() for neighbours in policy.measurement.neighbours) // 2
+    state_sets = constraint_sets.all()
+    edge_count = sum(neighbours.bit_count() for neighbours in policy.measurement.neighbours) // 2
     yield Line(
         f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise"
     )
     yield Line(f"  {policy.privacy}")
-    yield Line(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
+    yield Line(f"  {len(policy.coordinates)} states, {edge_count} pairs joined by the policy graph")
     yield Line(f"  {protected_sentence(policy.discretiser)}")
     yield Line(
         f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
@@ -336,34 +337,38 @@ def _measure_report(policy: MeasurePolicy, check: Check) -> Report:
     for line in stretch_lines(check.stretches, policy.discretiser):
         yield Line(f"  {line}")
     yield Line(f"  {missing_sentence(policy)}")
-    set_sizes = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
-    yield Line(f"  possible states from tick 0 on: {set_sizes}; the sets repeat from tick {constraint_sets.start} on")
+    sizes = [str(state_set.bit_count()) for state_set in state_sets[:8]] + ["..."] * (len(state_sets) > 8)
+    yield Line(
+        f"  possible states from tick 0 on: {', '.join(sizes)}; the sets repeat from tick {constraint_sets.start} on"
+    )
     for table in _table_documents(policy):
         name = "fallback" if table["number"] == 0 else f"table {table['number']}"
-        until = "" if table["until"] is None else f" to {table['until'] - 1}"
+        until_words = "" if table["until"] is None else f" to {table['until'] - 1}"
         noise = "a staircase" if table["points"] is None else f"{table['points']} points"
-        states = "any set of" if table["possible_states"] is None else table["possible_states"]
-        yield Line(f"  {name}: {noise}, for {states} possible states, from tick {table['first']}{until}")
+        states_words = "any set of" if table["possible_states"] is None else table["possible_states"]
+        yield Line(f"  {name}: {noise}, for {states_words} possible states, from tick {table['first']}{until_words}")
 
 
 def _stream_loss_words(policy: MeasurePolicy, loss: Any) -> str:
     """Describe the loss of a whole measured stream."""
     from fugu.places.composition import START_WORDS
 
-    stream = policy.stream_loss
-    if stream.epsilon is None:
+    claimed_loss = policy.stream_loss
+    if claimed_loss.epsilon is None:
         return "no bound is claimed"
     return (
-        f"epsilon {stream.epsilon:.10g} about a single tick, {stream.adversary} adversary, "
-        f"{START_WORDS[stream.start]} (derived: {loss.epsilon:.10g}, {loss.bound})"
+        f"epsilon {claimed_loss.epsilon:.10g} about a single tick, {claimed_loss.adversary} adversary, "
+        f"{START_WORDS[claimed_loss.start]} (derived: {loss.epsilon:.10g}, {loss.bound})"
     )
 
 
 def missing_sentence(policy: PolicyHeader) -> str:
     """Say which state missing readings have; if they have none, by how much they can distort estimates."""
-    states, state = policy.discretiser.states, policy.discretiser.missing
-    if state is not None:
-        return f"missing readings are in state {states.index(state)} ({state}), protected like the others"
+    states, missing_state = policy.discretiser.states, policy.discretiser.missing
+    if missing_state is not None:
+        return (
+            f"missing readings are in state {states.index(missing_state)} ({missing_state}), protected like the others"
+        )
     if policy.missing_share is None:
         return "missing readings have no state, and no bound on their share is declared: estimates do not know of them"
     # With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
@@ -388,12 +393,14 @@ def _table_documents(policy: MeasurePolicy) -> list[JsonObject]:
 
 
 def _guarantee_lines(
-    policy: Policy, guarantee: Guarantee, loss: Loss, scope: str, bound: StretchBound | None
+    policy: Policy, guarantee: Guarantee, loss: Loss, scope_words: str, bound: StretchBound | None
 ) -> Report:
     ticks = guarantee.stretch_ticks
     stretch_words = f" about any {ticks} ticks in a row" if ticks > 1 else ""
     epsilon = loss.epsilon if bound is None else bound.epsilon(ticks)
-    yield Line(f"  claimed  epsilon {guarantee.epsilon:.10g}{stretch_words}, {guarantee.adversary} adversary{scope}")
+    yield Line(
+        f"  claimed  epsilon {guarantee.epsilon:.10g}{stretch_words}, {guarantee.adversary} adversary{scope_words}"
+    )
     yield Line(f"  derived  epsilon {epsilon:.10g} ({loss.bound})")
     for line in stretch_lines(_stretches(policy, bound), policy.discretiser):
         yield Line(f"  {line}")

@@ -59,12 +59,14 @@ def change_words(chains: ChainClass, epsilon: float, period_seconds: float | Non
     `slack` is the part of epsilon that the policy leaves unused; by default the slack of a plan.
     """
     if (ticks := settling_ticks(chains, epsilon, slack)) is None:
-        why = "the class has an impossible step" if chains.worst_odds is None else "nothing of epsilon is left for it"
-        return f"After a change of policy the larger loss of both policies counts for ever: {why}."
+        reason = (
+            "the class has an impossible step" if chains.worst_odds is None else "nothing of epsilon is left for it"
+        )
+        return f"After a change of policy the larger loss of both policies counts for ever: {reason}."
     if not ticks:
         return "After a change of policy the promise is true at once."
-    time = "" if period_seconds is None else f" ({time_words(ticks * period_seconds)})"
-    return f"After a change of policy the promise is true again after at most {ticks} ticks{time}."
+    time_text = "" if period_seconds is None else f" ({time_words(ticks * period_seconds)})"
+    return f"After a change of policy the promise is true again after at most {ticks} ticks{time_text}."
 
 
 def time_words(seconds: float) -> str:
@@ -75,21 +77,21 @@ def time_words(seconds: float) -> str:
 
 def stretch_table(
     stretches: Sequence[Stretch],
-    suffix: str = "",
+    title_suffix: str = "",
     discretiser: Discretiser | None = None,
     *,
     changes: bool = False,
-    streams: Sequence[str] = (),
+    stream_names: Sequence[str] = (),
 ) -> Table:
-    """Tabulate what is lost about stretches; `streams`, if given, names the stream of each.
+    """Tabulate what is lost about stretches; `stream_names`, if given, names the stream of each.
 
     `changes` says that the recording is a log of changes, of which one reading is the state of several ticks.
     """
     rows: list[tuple[str, ...]] = [(stretch.name, str(stretch.ticks), *_loss_cells(stretch)) for stretch in stretches]
-    columns = ("stream", *_COLUMNS) if streams else _COLUMNS
-    if streams:
-        rows = [(name, *row) for name, row in zip(streams, rows, strict=True)]
-    return Table(_TITLE + suffix + (f" ({_STATES})" if changes else _memory_warning(discretiser)), columns, rows)
+    columns = ("stream", *_COLUMNS) if stream_names else _COLUMNS
+    if stream_names:
+        rows = [(name, *row) for name, row in zip(stream_names, rows, strict=True)]
+    return Table(_TITLE + title_suffix + (f" ({_STATES})" if changes else _memory_warning(discretiser)), columns, rows)
 
 
 def _memory_warning(discretiser: Discretiser | None) -> str:

@@ -110,12 +110,12 @@ def _notes(plan: MeasurePlan) -> Iterator[str]:
 
 
 def _graph_sentences(plan: MeasurePlan) -> Iterator[str]:
-    """Yield sentences on which states points hide, and which they may tell apart, if the graph is written in names."""
+    """Yield sentences on the states that stay hidden, and on those that points tell apart, if the graph names any."""
     spec = plan.spec
     pair_words, any_words = (f"by a factor of up to {math.exp(loss):.3g}" for loss in (spec.epsilon, plan.epsilon_any))
     if groups := spec.wording.get("apart"):
         other_states = [name for name in spec.names if not any(name in group for group in groups)]
-        group_words = "; ".join(_names(group) for group in (*groups, other_states) if group)
+        group_words = "; ".join(_joined(group) for group in (*groups, other_states) if group)
         yield (
             f"Hidden: which state of its group it is ({group_words}). One point changes the odds of two of a group "
             f"{pair_words}."
@@ -148,8 +148,8 @@ def _measure_report(plan: MeasurePlan) -> Report:
         edges = [[(a, b) for a, b in edge_list(spec.graph) if group_of[a] == group] for group in range(group_count)]
         group_rows = [
             (
-                _names([name for name, name_group in zip(spec.names, group_of, strict=True) if name_group == group]),
-                _names([f"{spec.names[a]} - {spec.names[b]}" for a, b in edges[group]]),
+                _joined([name for name, name_group in zip(spec.names, group_of, strict=True) if name_group == group]),
+                _joined([f"{spec.names[a]} - {spec.names[b]}" for a, b in edges[group]]),
             )
             for group in range(group_count)
         ]
@@ -177,41 +177,41 @@ def _possible_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     if len(set(constraints.all())) == 1:
         return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
     start_rows = [("at tick 0", f"{sizes[0]} of {states} states")] if constraints.start else []
-    cycle_sizes, tick = sizes[constraints.start :], constraints.first_ticks[constraints.start]
-    cycle = f"{len(cycle_sizes)} sets in turn, of {min(cycle_sizes)} to {max(cycle_sizes)} states"
-    later_words = f"{cycle_sizes[0]} of {states} states" if len(cycle_sizes) == 1 else cycle
-    return [*start_rows, (f"from tick {tick} on", later_words)]
+    cycle_sizes, cycle_tick = sizes[constraints.start :], constraints.first_ticks[constraints.start]
+    cycle_words = f"{len(cycle_sizes)} sets in turn, of {min(cycle_sizes)} to {max(cycle_sizes)} states"
+    later_words = f"{cycle_sizes[0]} of {states} states" if len(cycle_sizes) == 1 else cycle_words
+    return [*start_rows, (f"from tick {cycle_tick} on", later_words)]
 
 
 def _protection_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     spec, set_plan = plan.spec, plan.worst
-    shape = ("a point", "a segment", "a polygon", "a solid")[set_plan.hull.rank]
+    shape_words = ("a point", "a segment", "a polygon", "a solid")[set_plan.hull.rank]
     hull_size = "flat" if set_plan.hull.rank < set_plan.hull.dimensions else f"{float(set_plan.hull.area):g}"
     corners = _vertices(set_plan.hull)
     corner_words = " ".join(f"({', '.join(f'{x:g}' for x in corner)})" for corner in corners[:_MOST_CORNERS])
     omission = "" if len(corners) <= _MOST_CORNERS else f" and {len(corners) - _MOST_CORNERS} more"
     possible_degrees = set_plan.degrees[set_plan.possible]
     rows = [
-        ("sensitivity hull", f"{shape} with {len(corners)} corners"),
+        ("sensitivity hull", f"{shape_words} with {len(corners)} corners"),
         ("its corners", corner_words + omission),
         (("its size", "its length", "its area", "its volume")[set_plan.hull.dimensions], hull_size),
-        ("exposed by the graph alone", _names([spec.names[state] for state in set_plan.exposed])),
+        ("exposed by the graph alone", _joined([spec.names[state] for state in set_plan.exposed])),
         (
             "edges added for them",
-            _names([f"{spec.names[a]} - {spec.names[b]}" for a, b in set_plan.protection.added_edges]),
+            _joined([f"{spec.names[a]} - {spec.names[b]}" for a, b in set_plan.protection.added_edges]),
         ),
     ]
     if spec.states <= _MOST_NAMED:
         named_degrees = zip(spec.names, set_plan.degrees.tolist(), strict=True)
-        degrees = "  ".join(f"{name}: {degree}" for name, degree in named_degrees if degree)
+        degrees_text = "  ".join(f"{name}: {degree}" for name, degree in named_degrees if degree)
         factors = zip(spec.names, set_plan.possible.tolist(), plan.unbounded_factors, strict=True)
-        factors_text = "  ".join(f"{name}: {float(factor):.4g}" for name, possible, factor in factors if possible)
-        rows += [("degree of protection", degrees), ("factor against absence (unbounded)", factors_text)]
+        factors_text = "  ".join(f"{name}: {float(factor):.4g}" for name, is_possible, factor in factors if is_possible)
+        rows += [("degree of protection", degrees_text), ("factor against absence (unbounded)", factors_text)]
     else:
-        ends, median = f"{possible_degrees.min()} to {possible_degrees.max()}", np.median(possible_degrees)
-        rows.append(("degree of protection", f"{ends} states, median {median:g}"))
+        degree_range = f"{possible_degrees.min()} to {possible_degrees.max()}"
+        rows.append(("degree of protection", f"{degree_range} states, median {np.median(possible_degrees):g}"))
         largest_factor = max(
-            factor for factor, possible in zip(plan.unbounded_factors, set_plan.possible, strict=True) if possible
+            factor for factor, is_possible in zip(plan.unbounded_factors, set_plan.possible, strict=True) if is_possible
         )
         rows.append(("factor against absence (unbounded)", f"up to {float(largest_factor):.4g}"))
     return rows
@@ -281,7 +281,7 @@ def _vertices(hull: Hull) -> list[list[float]]:
     return [[value / hull.scale for value in vertex] if hull.scale > 1 else list(vertex) for vertex in vertices]
 
 
-def _names(names: Sequence[str]) -> str:
+def _joined(names: Sequence[str]) -> str:
     omission = "" if len(names) <= _MOST_NAMED else f" and {len(names) - _MOST_NAMED} more"
     return ", ".join(names[:_MOST_NAMED]) + omission if names else "none"
 
@@ -322,8 +322,8 @@ def _network_report(spec: NetworkSpec, plan: NetworkPlan) -> Report:
         )
         for noise in plan.noises
     ]
-    variables = f"{variable_count} variable{'s' * (variable_count > 1)}"
-    title = f"Noise for one answer about {variables} at epsilon {spec.epsilon:g}"
+    variable_words = f"{variable_count} variable{'s' * (variable_count > 1)}"
+    title = f"Noise for one answer about {variable_words} at epsilon {spec.epsilon:g}"
     yield Table(title, ("mechanism", "scale", "protects", "determined by"), noise_rows)
     for mechanism, reason in plan.refused.items():
         yield Line(f"{mechanism}: {reason}")

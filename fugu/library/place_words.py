@@ -68,13 +68,14 @@ def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> Iterator[str]:
         if plan.least_epsilon is not None:
             yield f"Nothing useful below epsilon {plan.least_epsilon:g}."
         else:
-            yield f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}."
+            yield f"Nothing useful up to epsilon {max(loss for curve in plan.curves for loss, _ in curve.points):g}."
 
 
 def place_words(plan: PlacePlan, candidate: Candidate) -> str:
     """Name a candidate by the interval between its points and the side of its cells."""
-    sides = zip(plan.sides, plan.candidates, strict=True)
-    cell_side = next(side for side, planned in sides if planned.same_release(candidate))
+    cell_side = next(
+        side for side, other in zip(plan.sides, plan.candidates, strict=True) if other.same_release(candidate)
+    )
     return f"a point {_interval(plan, candidate.every)} for cells of {cell_side:g} m"
 
 

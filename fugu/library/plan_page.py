@@ -15,7 +15,7 @@ from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
 from fugu.recordings.summary import time_words
 
-__all__ = ["answer_pictures", "errors", "place_page", "plan_page"]
+__all__ = ["answer_pictures", "errors_table", "place_page", "plan_page"]
 
 
 _STYLE = """
@@ -34,7 +34,7 @@ def plan_page(plan: AutoPlan, policy: AnyPolicy | None = None) -> str:
     """The page of a plan from readings as HTML, with pictures of the recording."""
     sections: list[str] = []
     if plan.curves:
-        sections += [_ERRORS, errors(plan, answer_words, percent)]
+        sections += [_ERRORS, errors_table(plan, answer_words, percent)]
     if plan.example is not None:
         sections += [
             "<h2>The last stretch: the truth, and what subscribers would see</h2>",
@@ -57,18 +57,23 @@ def page(source: str, sentences: Iterable[str], sections: Sequence[str]) -> str:
     return "\n".join([*head_lines, *sections, "</html>"]) + "\n"
 
 
-def errors(plan: AutoPlan | PlacePlan, words: Callable[[Any, Candidate], str], text: Callable[[float], str]) -> str:
-    """Tabulate each candidate's mean error at some epsilons; `words` names the candidate, `text` writes an error."""
+def errors_table(
+    plan: AutoPlan | PlacePlan, name_of: Callable[[Any, Candidate], str], error_text: Callable[[float], str]
+) -> str:
+    """Tabulate the mean errors of candidates at some epsilons.
+
+    `name_of` writes a candidate in words, `error_text` an error with its unit.
+    """
     asked_epsilon = plan.question.epsilon
     epsilons = sorted({asked_epsilon, *_COLUMNS} & {epsilon for curve in plan.curves for epsilon, _ in curve.points})
     headings = "".join(f"<th>{epsilon:g}{' (asked)' * (epsilon == asked_epsilon)}</th>" for epsilon in epsilons)
     table_rows = [f"<tr><th>answer, by epsilon</th>{headings}<th>guessing</th></tr>"]
     for candidate, points in plan.curves:
         error_at = dict(points)
-        error_texts = [text(error_at[epsilon]) if epsilon in error_at else "none" for epsilon in epsilons]
-        cells = [cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in (*error_texts, text(candidate.guess_error))]
-        template = "<td><b>{}</b></td>" if candidate.same_release(plan.recommended) else "<td>{}</td>"
-        table_rows.append(f"<tr>{''.join(map(template.format, (escape(words(plan, candidate)), *cells)))}</tr>")
+        error_texts = [error_text(error_at[epsilon]) if epsilon in error_at else "none" for epsilon in epsilons]
+        cells = [cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in (*error_texts, error_text(candidate.guess_error))]
+        cell_template = "<td><b>{}</b></td>" if candidate.same_release(plan.recommended) else "<td>{}</td>"
+        table_rows.append(f"<tr>{''.join(map(cell_template.format, (escape(name_of(plan, candidate)), *cells)))}</tr>")
     return f"<table>{''.join(table_rows)}</table>"
 
 
@@ -77,12 +82,12 @@ def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
 
     With `truth`, the recording's shares are drawn as well.
     """
-    example, names, blocks = plan.example, plan.states.discretiser.states, plan.recommended.blocks
+    example, state_names, blocks = plan.example, plan.states.discretiser.states, plan.recommended.blocks
     if example is None:
         return []
     lanes = []
     for index, states in enumerate(plan.bins):
-        caption = "the share" if len(plan.bins) == 1 else f"the share of {names[states[0]]}"
+        caption = "the share" if len(plan.bins) == 1 else f"the share of {state_names[states[0]]}"
         recorded, released = example.truth[:, index], example.released[:, index]
         if blocks is not None:
             recorded, released = example.truth[-1], example.released[-1]
@@ -93,7 +98,7 @@ def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
 def _answer_lane(caption: str, recorded: list[float], released: list[float], release: Candidate) -> Lane:
     """Draw successive answers in a lane, or the parts of the day of one profile; `recorded` may be empty."""
     blocks, error_95, answer_count = release.blocks, release.error_95, len(released)
-    scale = share_scale([*released, *recorded])
+    axis_top = share_scale([*released, *recorded])
     noun = "answers" if blocks is None else "parts of a day"
     answer_errors = [abs(answer - true_answer) for answer, true_answer in zip(released, recorded, strict=False)]
     mean_error = sum(answer_errors) / max(1, answer_count)
@@ -103,21 +108,21 @@ def _answer_lane(caption: str, recorded: list[float], released: list[float], rel
         f"{caption}, the last {answer_count} answers · band: 95 %{' · dashes: truth' if recorded else ''}",
         160,
         (0.0, float(answer_count)),
-        share_shapes([at + 0.5 for at in range(answer_count)], released, recorded, error_95, scale),
-        scale,
+        share_shapes([index + 0.5 for index in range(answer_count)], released, recorded, error_95, axis_top),
+        axis_top,
     )
     if blocks is None:
         return lane
     return lane._replace(
         head=f"{caption} in each {time_words(blocks.seconds)} of the day ({blocks.zone}), the last days",
         height=176,
-        marks=[(at + 0.5, label.partition("-")[0]) for at, label in enumerate(blocks.labels)],
-        shapes=part_shapes(released, recorded, error_95, scale),
+        marks=[(part + 0.5, label.partition("-")[0]) for part, label in enumerate(blocks.labels)],
+        shapes=part_shapes(released, recorded, error_95, axis_top),
         middles=True,
     )
 
 
 def place_page(plan: PlacePlan, policy: AnyPolicy | None) -> str:
     """The page of a plan for places as HTML: errors in metres."""
-    sections = [_ERRORS, errors(plan, place_words, "{:.0f} m".format)]
+    sections = [_ERRORS, errors_table(plan, place_words, "{:.0f} m".format)]
     return page(plan.traces.source, place_verdict(plan, policy), sections)

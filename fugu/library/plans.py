@@ -28,9 +28,9 @@ from fugu.host.toml_file import toml_lines
 from fugu.library.auto_words import answer_words, auto_document, auto_report, percent, verdict
 from fugu.library.keywords import option_names, python_call
 from fugu.library.place_words import place_document, place_report, place_verdict, place_words
-from fugu.library.plan_page import answer_pictures, errors, place_page, plan_page
-from fugu.library.recordings import Source, readings_of, recorded, source_list
-from fugu.library.report import Report, plain
+from fugu.library.plan_page import answer_pictures, errors_table, place_page, plan_page
+from fugu.library.recordings import Source, readings_of, recording_table, source_list
+from fugu.library.report import Report, plain_text
 from fugu.mqtt.broker import Broker
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
@@ -175,7 +175,7 @@ class Plan:
         return f"<Plan: {' '.join(self.verdict[:2])}>"
 
     def __str__(self) -> str:
-        return plain(self.report)
+        return plain_text(self.report)
 
     @property
     def report(self) -> Report:
@@ -194,7 +194,7 @@ class Plan:
         pictures = []
         if isinstance(self.details, AutoPlan):
             if self.details.curves:
-                pictures.append(errors(self.details, answer_words, percent))
+                pictures.append(errors_table(self.details, answer_words, percent))
             pictures += answer_pictures(self.details, truth=truth)
         usefulness, promise, *reasons = self.verdict
         sentences = f"<p><b>{escape(usefulness)}<br>{escape(promise)}</b></p>" + "".join(
@@ -218,16 +218,16 @@ class Plan:
         if not isinstance(self.details, AutoPlan) or self.details.example is None:
             raise FuguError("there are no released shares to draw: the plan recommends no windows")
         axes = pyplot.subplots(figsize=(8.0, 3.0))[1] if ax is None else ax
-        series, error_95 = self.details.example, self.recommended.error_95
-        answer_indices = np.arange(len(series.released))
-        names, blocks = self.details.states.discretiser.states, self.recommended.blocks
-        labels = [", ".join(names[state] for state in states) for states in self.details.bins]
+        example, error_95 = self.details.example, self.recommended.error_95
+        answer_indices = np.arange(len(example.released))
+        state_names, blocks = self.details.states.discretiser.states, self.recommended.blocks
+        labels = [", ".join(state_names[state] for state in states) for states in self.details.bins]
         for lane, label in enumerate(labels if blocks is None else blocks.labels):
-            shares = series.released[:, lane]
+            shares = example.released[:, lane]
             (line,) = axes.plot(answer_indices, shares, marker="o", label=f"released: {label}")
             axes.fill_between(answer_indices, shares - error_95, shares + error_95, alpha=0.2, color=line.get_color())
             if truth:
-                true_shares, text_color = series.truth[:, lane], pyplot.rcParams["text.color"]
+                true_shares, text_color = example.truth[:, lane], pyplot.rcParams["text.color"]
                 axes.step(answer_indices, true_shares, where="mid", color=text_color, label="recording")
         axes.set(xlabel="answer", ylabel="share", ylim=(-0.05, 1.05))
         axes.legend()
@@ -308,7 +308,7 @@ def _agent_configuration(
 
     `broker` holds the keys of the table `[broker]`.
     """
-    file_lines, rows_per_tick = list[str](), 1
+    recording_lines, rows_per_tick = list[str](), 1
     reading_rows: NDArray[np.int64] | None
     if isinstance(plan, PlacePlan):
         assert isinstance(policy, MeasurePolicy)
@@ -327,14 +327,14 @@ def _agent_configuration(
         ceilings = [f"ceiling = {ceiling}"]
         if plan.readings.changes:
             rows_per_tick = plan.recommended.every
-            file_lines = [
+            recording_lines = [
                 f"time = {_toml_text(facts.time)}  # its rows are changes, each holds until the next",
                 f"every = {policy.clock.period_us / 1e6!r}  # seconds",
             ]
         if facts.codes:
-            file_lines.append(f"missing_values = {_toml_text(facts.codes)}  # they are no readings")
+            recording_lines.append(f"missing_values = {_toml_text(facts.codes)}  # they are no readings")
     if facts.only:
-        file_lines.append(f"only = {_toml_text([f'{name}={cell}' for name, cell in facts.only])}")
+        recording_lines.append(f"only = {_toml_text([f'{name}={cell}' for name, cell in facts.only])}")
     if sensor is None and reading_rows is None:
         sensor = ['kind = "stdin"  # for a trial: a reading a line; docs/deploy.md has the sensors of real devices']
     elif sensor is None and reading_rows is not None:
@@ -342,7 +342,7 @@ def _agent_configuration(
             'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
             f"file = {_toml_text(str(recording.resolve()))}",
             f"column = {_toml_text(column)}",
-            *file_lines,
+            *recording_lines,
             "loop = false  # a second time its readings would be told with new noise, beyond the promise",
             _held_back_line(reading_rows, plan.held_back, rows_per_tick),
         ]
@@ -354,7 +354,7 @@ def _agent_configuration(
 
 
 def _held_back_line(reading_rows: NDArray[np.int64], held_back: NDArray[np.int64], rows_per_tick: int) -> str:
-    """Write the TOML line of the spans of the file's rows, or ticks, that hold only held-back readings.
+    """Write the TOML line `rows`: spans of the file's rows, or of ticks, in which all readings are held back.
 
     `reading_rows` (n,) is the row of each reading, -1 if no row holds it; `rows_per_tick` is for the agent's ticks.
     """
@@ -381,15 +381,15 @@ def refuse_overwriting(folder: Path) -> None:
 
 
 def _broker_keys(broker: Broker | None) -> dict[str, object]:
-    """The keys of `[broker]` that differ from the default, with absolute paths of files; host and port always."""
+    """The table `[broker]`: host, port, and the other keys that differ from the default; paths are absolute."""
     broker = broker or Broker()
-    settings = {
-        option.name: getattr(broker, option.name)
-        for option in fields(broker)
-        if getattr(broker, option.name) != option.default
+    changed_keys = {
+        broker_field.name: getattr(broker, broker_field.name)
+        for broker_field in fields(broker)
+        if getattr(broker, broker_field.name) != broker_field.default
     }
-    files = {name: str(Path(str(settings[name])).resolve()) for name in Broker.FILES if name in settings}
-    return {"host": broker.host, "port": broker.port, **settings, **files}
+    file_paths = {name: str(Path(str(changed_keys[name])).resolve()) for name in Broker.FILES if name in changed_keys}
+    return {"host": broker.host, "port": broker.port, **changed_keys, **file_paths}
 
 
 def target_of(fleet: str, device: str, stream: str | None, epoch: float | None = None) -> Target:
@@ -482,21 +482,21 @@ def planner(sources: Sequence[Source], question: Question, target: Target, optio
     The `question` decides whether the recordings are read as readings or as places. Errors as for `plan`.
     """
     file = Path(sources[0]) if isinstance(sources[0], str | Path) else None
-    tables = [recorded(source, options) for source in sources]
-    compute: Callable[..., AutoPlan | PlacePlan]
+    tables = [recording_table(source, options) for source in sources]
+    compute_details: Callable[..., AutoPlan | PlacePlan]
     facts: tuple[Facts, ...]
     if question.of_places(tables[0], options.column or options.time):
         if len(sources) > 1:
             raise UsageError("a plan for places takes one recording")
         traces = read_places(tables[0], options)
-        facts, source, compute = (traces[0].facts,), traces[0].source, partial(plan_places, *traces)
+        facts, source, compute_details = (traces[0].facts,), traces[0].source, partial(plan_places, *traces)
     else:
         readings = readings_of(tables, options)
-        facts, source, compute = readings.facts, readings.source, partial(plan_auto, readings)
+        facts, source, compute_details = readings.facts, readings.source, partial(plan_auto, readings)
 
     def make_plan(new_question: Question, seed: int = 1, **progress: Any) -> Plan:
         try:
-            return Plan(compute(new_question, np.random.default_rng(seed), **progress), file, target)
+            return Plan(compute_details(new_question, np.random.default_rng(seed), **progress), file, target)
         except TooShortError as error:
             error.lines = tuple(line for fact in facts for line in summary(source, fact))
             raise
@@ -531,9 +531,9 @@ def question_of(
     baseline_length, is_baseline_time = (None, False) if baseline is None else arguments.span(str(baseline), "baseline")
     error_limit = None
     if within is not None:
-        percent = str(within).endswith("%")
+        is_percent = str(within).endswith("%")
         error_limit = arguments.positive(arguments.number(str(within).removesuffix("%"), "within"), "within")
-        error_limit /= 100.0 if percent else 1.0
+        error_limit /= 100.0 if is_percent else 1.0
         if error_limit >= 1.0:
             raise FuguError(f"within is a share, as 5% or 0.05, got {within!r}")
     latency_seconds = None
@@ -542,14 +542,14 @@ def question_of(
         if not is_latency_time:
             raise UsageError("latency is a time, as 30s, 10m or 1h")
     window_length, is_length_time = (None, False) if window is None else arguments.span(str(window), "window")
-    names = states.split(",") if isinstance(states, str) else states
+    state_names = states.split(",") if isinstance(states, str) else states
     return Question(
         epsilon=arguments.positive(float(epsilon), "epsilon"),
         want=None if want is None else arguments.one_of(want, "want", _WANTS),
         baseline=baseline_length,
         baseline_is_time=is_baseline_time,
         threshold=None if threshold is None else arguments.number(str(threshold), "threshold"),
-        states=None if names is None else tuple(str(name).strip() for name in names),
+        states=None if state_names is None else tuple(str(name).strip() for name in state_names),
         within=error_limit,
         adversary=arguments.adversary(adversary),
         devices=devices,

@@ -20,7 +20,7 @@ from fugu.recordings.readings import AS_FOUND, Readings, join_readings, load, re
 from fugu.recordings.summary import Recording
 from fugu.recordings.table import Table
 
-__all__ = ["Source", "read", "read_recording", "readings_of", "recorded", "source_list"]
+__all__ = ["Source", "read", "read_recording", "readings_of", "recording_table", "source_list"]
 
 Source = Any
 """A path of a file, a pandas Series or DataFrame, or a numpy array; `Any`, so that pandas need not be loaded."""
@@ -30,7 +30,7 @@ _FORMS = "the path of a file, a pandas Series or DataFrame, or a numpy array"
 
 
 def source_list(source: Source | Sequence[Source]) -> list[Source]:
-    """Put a recording into a list; a list or tuple of several donors' recordings becomes a list."""
+    """List the recordings of one donor or, in a list or tuple, of several."""
     return [*source] if isinstance(source, list | tuple) else [source]
 
 
@@ -52,11 +52,11 @@ def read(recording: Source, **options: Any) -> Recording:
 
 def read_recording(recording: Source, options: ReadOptions = AS_FOUND) -> Recording:
     """Read the readings or the places of a recording. Errors as for `read`."""
-    loaded = recorded(recording, options)
-    if place_columns(loaded) is not None and options.column is None:
-        traces = read_traces(loaded, options)
+    table = recording_table(recording, options)
+    if place_columns(table) is not None and options.column is None:
+        traces = read_traces(table, options)
         return Recording(None, traces, traces.facts, traces.source)
-    readings = readings_of([loaded], options)
+    readings = readings_of([table], options)
     return Recording(readings, None, readings.facts[0], readings.source)
 
 
@@ -68,14 +68,14 @@ def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> R
         QuestionError: a recording can be read in more than one way.
     """
     all_readings = []
-    for loaded in (recorded(source, options) for source in sources):
-        readings = read_readings(loaded, options if loaded.has_times else replace(options, period=None))
+    for table in (recording_table(source, options) for source in sources):
+        readings = read_readings(table, options if table.has_times else replace(options, period=None))
         # A recording without times has no times of day.
-        all_readings.append(readings if loaded.has_times else readings._replace(moments=None))
+        all_readings.append(readings if table.has_times else readings._replace(moments=None))
     return join_readings(all_readings)
 
 
-def recorded(source: Source, options: ReadOptions) -> Table:
+def recording_table(source: Source, options: ReadOptions) -> Table:
     """Load a recording as a table; return a table as it is.
 
     Columns have the same meaning as in a file. An index of times becomes a column `time`; without times, the period
@@ -96,55 +96,60 @@ def recorded(source: Source, options: ReadOptions) -> Table:
         case np.ndarray():
             if source.ndim != 1:
                 raise UsageError(f"an array of readings has one dimension, got {source.ndim}: give one column")
-            return _load("the array", {options.column or "value": _texts(source.tolist(), "value")}, None, options)
+            return _table_of("the array", {options.column or "value": _texts(source.tolist(), "value")}, None, options)
     class_names = {base.__name__ for base in type(source).__mro__ if base.__module__.partition(".")[0] == "pandas"}
     if "Series" in class_names:
-        name = "value" if source.name is None or time_rank(str(source.name)) is not None else str(source.name)
-        return _load("the Series", {name: _texts(source, name)}, source.index, options)
+        column_name = "value" if source.name is None or time_rank(str(source.name)) is not None else str(source.name)
+        return _table_of("the Series", {column_name: _texts(source, column_name)}, source.index, options)
     if "DataFrame" not in class_names:
         raise UsageError(f"a recording is {_FORMS}, got {type(source).__name__}")
-    names = [str(name) for name in source.columns]
-    if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
-        raise UsageError(f"the DataFrame has two columns {repeated[0]!r}: rename or drop one of them")
-    cells = {}
-    for index, name in enumerate(names):
+    column_names = [str(name) for name in source.columns]
+    if repeated_names := [name for index, name in enumerate(column_names) if name in column_names[:index]]:
+        raise UsageError(f"the DataFrame has two columns {repeated_names[0]!r}: rename or drop one of them")
+    columns = {}
+    for index, column_name in enumerate(column_names):
         try:
-            is_time = name == options.time or time_rank(name) is not None
-            cells[name] = _texts(source.iloc[:, index], name, is_time)
+            is_time = column_name == options.time or time_rank(column_name) is not None
+            columns[column_name] = _texts(source.iloc[:, index], column_name, is_time)
         except UsageError:
-            if name == options.column or options.column not in names:
+            if column_name == options.column or options.column not in column_names:
                 raise
-    return _load("the DataFrame", cells, source.index, options)
+    return _table_of("the DataFrame", columns, source.index, options)
 
 
-def _load(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptions) -> Table:
-    time_columns = [(rank, cell) for cell in cells if (rank := time_rank(cell)) is not None]
-    times = options.time or min(time_columns, default=(0, None))[1]
-    has_dates = hasattr(index, "tz_convert") and type(index).__name__ == "DatetimeIndex"
-    if has_dates and times is not None and options.time is None:
-        raise UsageError(f"{name} has times in its index and in column {times!r}: drop one, or name that by time=")
-    has_times = has_dates or times is not None
+def _table_of(label: str, columns: dict[str, list[str]], index: Any, options: ReadOptions) -> Table:
+    time_columns = [(rank, column_name) for column_name in columns if (rank := time_rank(column_name)) is not None]
+    time_column = options.time or min(time_columns, default=(0, None))[1]
+    is_dated = hasattr(index, "tz_convert") and type(index).__name__ == "DatetimeIndex"
+    if is_dated and time_column is not None and options.time is None:
+        raise UsageError(
+            f"{label} has times in its index and in column {time_column!r}: drop one, or name that by time="
+        )
+    has_times = is_dated or time_column is not None
     if not has_times and options.period is None:
-        raise UsageError(f"{name} has no times: give it an index of times (a DatetimeIndex), or period= in seconds")
-    if has_dates and times is None:
-        times, cells = _TIME, {_TIME: _texts(index, _TIME, True), **cells}
-    length = len(next(iter(cells.values()), []))
+        raise UsageError(f"{label} has no times: give it an index of times (a DatetimeIndex), or period= in seconds")
+    if is_dated and time_column is None:
+        time_column, columns = _TIME, {_TIME: _texts(index, _TIME, True), **columns}
+    length = len(next(iter(columns.values()), []))
     if not has_times:
-        times, cells = (_TIME, {_TIME: [repr(row * float(options.period or 1.0)) for row in range(length)], **cells})
+        time_column, columns = (
+            _TIME,
+            {_TIME: [repr(row * float(options.period or 1.0)) for row in range(length)], **columns},
+        )
     if not length:
-        raise FuguError(f"{name} has no rows")
+        raise FuguError(f"{label} has no rows")
     changes = None if has_times else False
     lines = range(1, length + 1)
-    return Table(name, "a table in memory", cells, lines, time=times, changes=changes, has_times=has_times)
+    return Table(label, "a table in memory", columns, lines, time=time_column, changes=changes, has_times=has_times)
 
 
-def _texts(column_values: Iterable[Any], column: str, are_times: bool = False) -> list[str]:
+def _texts(column_values: Iterable[Any], column_name: str, are_times: bool = False) -> list[str]:
     cells = []
     for line, value in enumerate(column_values, 1):
         cell = (_time_text if are_times else _cell_text)(value)
         if cell is None:
             raise UsageError(
-                f"line {line}, column {column} is of type {type(value).__name__}, no number, word or truth value: "
+                f"line {line}, column {column_name} is of type {type(value).__name__}, no number, word or truth value: "
                 "choose another column by column="
             )
         cells.append(cell)

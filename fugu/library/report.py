@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from fugu.contract.errors import FuguError
 
-__all__ = ["NOTHING", "JsonObject", "Line", "Part", "Report", "Result", "Table", "newest", "plain"]
+__all__ = ["NOTHING", "JsonObject", "Line", "Part", "Report", "Result", "Table", "newest_rows", "plain_text"]
 
 
 _NEWEST = 20
@@ -59,29 +59,29 @@ class Result:
         object.__setattr__(self, "report", tuple(self.report))
 
     def __str__(self) -> str:
-        return plain(self.report)
+        return plain_text(self.report)
 
     def _repr_html_(self) -> str:
-        return "".join(map(_html, self.report))
+        return "".join(map(_part_html, self.report))
 
     def with_lines(self, lines: Iterable[str], warnings: Iterable[str] = ()) -> Result:
         """Copy the result, append lines to its report, and replace its warnings."""
         return replace(self, report=(*self.report, *map(Line, lines)), warnings=tuple(warnings))
 
 
-def newest(table: Table, noun: str = "") -> Report:
+def newest_rows(table: Table, noun: str = "") -> Report:
     """Yield the last rows of a long table, and a line that says how many of all rows they are."""
     yield table._replace(rows=table.rows[-_NEWEST:])
     if len(table.rows) > _NEWEST:
         yield Line(f"The newest {_NEWEST} of {len(table.rows)}{noun}; --json shows all.")
 
 
-def plain(report: Report) -> str:
+def plain_text(report: Report) -> str:
     """Write the report as lines of plain text."""
-    return "\n".join(line for part in report for line in _lines(part))
+    return "\n".join(line for part in report for line in _part_lines(part))
 
 
-def _lines(part: Part) -> list[str]:
+def _part_lines(part: Part) -> list[str]:
     if isinstance(part, Line):
         return [part.text]
     widths = [max(map(len, cells)) for cells in zip(part.columns, *part.rows, strict=True)]
@@ -92,7 +92,7 @@ def _lines(part: Part) -> list[str]:
     return lines
 
 
-def _html(part: Part) -> str:
+def _part_html(part: Part) -> str:
     if isinstance(part, Line):
         return f"<p>{f'<b>{escape(part.text)}</b>' if part.bold else escape(part.text)}</p>"
     header = "".join(f"<th>{escape(column)}</th>" for column in part.columns) if any(part.columns) else ""

@@ -102,13 +102,13 @@ def _option_document(plan: StreamPlan, option: Option) -> JsonObject:
 def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> Report:
     request, chosen = plan.request, plan.chosen
     yield Line(promise_words(request.epsilon, request.protect, chosen.stretches), bold=True)
-    noise = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
+    noise_columns = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
     unit = "bits/tick" if request.period_seconds is None else "bits/hour"
     for note in source.notes:
         yield Line(note)
     yield Line(f"Chains: {chosen.release.chains.label}; one reading every {_interval(plan, chosen.every)}")
-    if between := _between_words(plan):
-        yield Line(between)
+    if between_words := _between_words(plan):
+        yield Line(between_words)
     yield Line(protected_sentence(discretiser))
     yield Table("The stream", ("", ""), _stream_facts(plan))
     yield stretch_table(chosen.stretches, discretiser=discretiser)
@@ -116,7 +116,7 @@ def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser
     yield Line(change_words(chosen.release.chains, request.epsilon, period))
     yield Table(
         f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",
-        ("a reading every", *noise, "estimate right", "majority", "bits/reading", unit),
+        ("a reading every", *noise_columns, "estimate right", "majority", "bits/reading", unit),
         [_period_row(plan, option) for option in plan.periods],
     )
     for sentence in _advice(plan):
@@ -143,21 +143,21 @@ def _advice(plan: StreamPlan) -> Iterator[str]:
         )
     if plan.better is not None:
         yield _recommendation(plan, plan.better)
-    elif any(isinstance(o, Option) and o.utility.accuracy > option.utility.accuracy + 0.01 for o in plan.periods):
+    elif any(isinstance(x, Option) and x.utility.accuracy > option.utility.accuracy + 0.01 for x in plan.periods):
         yield "Sampling less often makes each estimate better, but an hour of estimates carries less information."
     elif len(plan.periods) > 1:
         yield "Sampling less often gains nothing here."
 
 
-def _recommendation(plan: StreamPlan, better: Option) -> str:
-    option = plan.chosen
-    factor = better.bits_per_hour / option.bits_per_hour
-    accuracy_words = f"{better.utility.accuracy:.1%} of the estimates right instead of {option.utility.accuracy:.1%}"
-    if better.utility.accuracy < better.utility.majority + 0.01:
+def _recommendation(plan: StreamPlan, option: Option) -> str:
+    chosen = plan.chosen
+    factor = option.bits_per_hour / chosen.bits_per_hour
+    accuracy_words = f"{option.utility.accuracy:.1%} of the estimates right instead of {chosen.utility.accuracy:.1%}"
+    if option.utility.accuracy < option.utility.majority + 0.01:
         accuracy_words += " (a guess without any symbol is as good, because the state is rare)"
     return (
-        f"Sampling less often is better: with one reading every {_interval(plan, better.every)}, {accuracy_words}, and "
-        f"{factor:.3g} times the information in the same time, at the same epsilon. Try --every {better.every}."
+        f"Sampling less often is better: with one reading every {_interval(plan, option.every)}, {accuracy_words}, and "
+        f"{factor:.3g} times the information in the same time, at the same epsilon. Try --every {option.every}."
     )
 
 
@@ -171,8 +171,8 @@ def _stream_facts(plan: StreamPlan) -> list[tuple[str, str]]:
         ("a guess without any symbol", f"{option.utility.majority:.2%}"),
     ]
     if len(flips) == 2:
-        enter, leave = option.transition[0, 1], option.transition[1, 0]
-        distribution = [leave / (enter + leave), enter / (enter + leave)]
+        q, r = option.transition[0, 1], option.transition[1, 0]
+        distribution = [r / (q + r), q / (q + r)]
         bound = success_bound(distribution, option.release.loss.epsilon_01, option.release.loss.epsilon_10)
         facts.append(("an attacker is right at most, if readings are in the class", f"{bound:.2%}"))
     return facts
@@ -216,40 +216,41 @@ def compared_noise(
     request: WindowRequest,
     notes: Sequence[str],
     planned_noises: Sequence[PlannedNoise],
-    best: PlannedNoise,
+    best_plan: PlannedNoise,
     refusals: Mapping[Mechanism, str] | None,
 ) -> Result:
     """Describe the noise of mechanisms. `refusals` say why other mechanisms have none; `None` if one was asked for."""
     documents = [_noise_document(request, plan) for plan in planned_noises]
     comparison = {} if refusals is None else {"mechanisms": documents, "refused": refusals}
-    document = {**_noise_document(request, best), "notes": notes, **comparison}
-    return Result(document, _noise_report(request, notes, planned_noises, best, refusals))
+    document = {**_noise_document(request, best_plan), "notes": notes, **comparison}
+    return Result(document, _noise_report(request, notes, planned_noises, best_plan, refusals))
 
 
 def _noise_report(
     request: WindowRequest,
     notes: Sequence[str],
     planned_noises: Sequence[PlannedNoise],
-    best: PlannedNoise,
+    best_plan: PlannedNoise,
     refusals: Mapping[Mechanism, str] | None,
 ) -> Report:
-    yield Line(promise_words(request.epsilon, 0, best.stretches), bold=True)
+    yield Line(promise_words(request.epsilon, 0, best_plan.stretches), bold=True)
     for note in notes:
         yield Line(note)
-    span = "windows without end" if request.length is None else f"one window of {request.length} ticks"
+    span_words = "windows without end" if request.length is None else f"one window of {request.length} ticks"
     if request.segments is not None:
-        span += f", independent segments of at most {request.segments} ticks"
-    title = f"Noise for a {request.query} at epsilon {request.epsilon:g}, {request.adversary} adversary, {span}"
-    yield Table(title, _COLUMNS, [_row(plan, least=refusals is not None and plan is best) for plan in planned_noises])
+        span_words += f", independent segments of at most {request.segments} ticks"
+    title = f"Noise for a {request.query} at epsilon {request.epsilon:g}, {request.adversary} adversary, {span_words}"
+    least_plan = None if refusals is None else best_plan
+    yield Table(title, _COLUMNS, [_noise_row(plan, is_least=plan is least_plan) for plan in planned_noises])
     for mechanism, reason in (refusals or {}).items():
         yield Line(f"{mechanism}: {reason}")
-    error = _number_error(request, best)
+    error = _number_error(request, best_plan)
     share_words = "" if request.length is None else f", {_percent(error.share_95)} of the window"
     yield Line(
-        f"With the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} on average, and 95 % "
+        f"With the noise of {best_plan.noise.mechanism} a number is off by {error.count_mean:.3g} on average, and 95 % "
         f"of the time by at most {error.count_95}{share_words}."
     )
-    yield stretch_table(best.stretches, f" ({best.noise.mechanism})")
+    yield stretch_table(best_plan.stretches, f" ({best_plan.noise.mechanism})")
     yield Line(
         "Scale: of the Laplace noise on every number, in ticks, as in a policy. Further: whether the same epsilon "
         "covers a stream of such windows that do not overlap. Start: the distributions that the first tick may have."
@@ -260,16 +261,16 @@ def _noise_report(
         yield Line(
             "Without --length the noise of chain and quilts covers a stream of windows, and a policy can have it."
         )
-    elif best.device is None:
+    elif best_plan.device is None:
         yield Line("No policy can declare these chains with their start, so a device cannot check this noise.")
 
 
-def _row(plan: PlannedNoise, *, least: bool) -> tuple[str, ...]:
+def _noise_row(plan: PlannedNoise, *, is_least: bool) -> tuple[str, ...]:
     noise = plan.noise
-    name = f"{noise.mechanism} (least)" if least else noise.mechanism
+    name = f"{noise.mechanism} (least)" if is_least else noise.mechanism
     raise_words = f"; raised from {noise.scale:.6g} to what a device accepts" if plan.raised else ""
-    composes = "yes" if noise.composes else "no"
-    return name, str(plan.scale), f"{float(plan.scale):.6g}", composes, noise.start, noise.reason + raise_words
+    composes_text = "yes" if noise.composes else "no"
+    return name, str(plan.scale), f"{float(plan.scale):.6g}", composes_text, noise.start, noise.reason + raise_words
 
 
 def _number_error(request: WindowRequest, plan: PlannedNoise) -> WindowAccuracy:
@@ -340,20 +341,22 @@ def _joint_report(
     for note in notes:
         yield Line(note)
     yield Line(protected_sentence(discretiser))
-    releases = "Windows" if plan.table is None else "Windows and symbols"
+    release_words = "Windows" if plan.table is None else "Windows and symbols"
     setting = f"{plan.guarantee.adversary} adversary, {plan.start} start"
     window_rows, share_lines = [], []
     for window in plan.windows:
         error = error_of(window, period_us)
-        states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
-        noise = f"{float(Fraction(window.scale)):.6g}", f"{error.count_mean:.3g}", str(error.count_95)
-        window_rows.append((window.name, str(window.length), states, *noise, *map(_percent, error[2:])))
-        span = f"{window.length} ticks" if period is None else time_words(window.length * period)
-        share_of = "share" if window.query.blocks is None else "share of each part of the day"
+        states_text = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
+        noise_cells = f"{float(Fraction(window.scale)):.6g}", f"{error.count_mean:.3g}", str(error.count_95)
+        window_rows.append((window.name, str(window.length), states_text, *noise_cells, *map(_percent, error[2:])))
+        span_words = f"{window.length} ticks" if period is None else time_words(window.length * period)
+        share_words = "share" if window.query.blocks is None else "share of each part of the day"
         share_lines.append(
-            Line(f"The {share_of} over {span} is off by at most {_percent(error.share_95)}, 95 % of the time.")
+            Line(f"The {share_words} over {span_words} is off by at most {_percent(error.share_95)}, 95 % of the time.")
         )
-    yield Table(f"{releases} at epsilon {plan.guarantee.epsilon:g} together, {setting}", _WINDOW_COLUMNS, window_rows)
+    yield Table(
+        f"{release_words} at epsilon {plan.guarantee.epsilon:g} together, {setting}", _WINDOW_COLUMNS, window_rows
+    )
     yield from share_lines
     if (mechanism := plan.windows[0].mechanism) != "chain":
         yield Line(
@@ -453,11 +456,11 @@ def _streams_report(plan: StreamsPlan, stretches: Sequence[Stretch]) -> Report:
             ],
         )
     if plan.apart is not None:
-        rates = ", ".join(f"{stream.name} {stream.alone:.4g}" for stream in plan.streams)
+        rates_text = ", ".join(f"{stream.name} {stream.alone:.4g}" for stream in plan.streams)
         bound_text = "without any bound" if math.isinf(plan.apart) else f"{plan.apart:.4g}"
         yield Line(
-            f"Planned one by one for epsilon {request.epsilon:g} each, they would tell {rates} nats of a tick, and "
-            f"lose {bound_text} together.",
+            f"Planned one by one for epsilon {request.epsilon:g} each, they would tell {rates_text} nats of a tick, "
+            f"and lose {bound_text} together.",
             bold=True,
         )
     discretisers = (stream.discretiser for stream in request.model.streams)
@@ -476,8 +479,8 @@ def releases_loss(
 ) -> Result:
     """Describe the loss of several releases together for a kind of start; `notes` say how the class was made."""
     documents, loss_documents = [asdict(release) for release in releases], [loss._asdict() for loss in losses]
-    verb = "release loses" if len(releases) == 1 else "releases lose"
-    title = f"What {len(releases)} {verb} about a tick together, {start} start"
+    subject = "release loses" if len(releases) == 1 else "releases lose"
+    title = f"What {len(releases)} {subject} about a tick together, {start} start"
     loss_rows = [(loss.name, "" if loss.epsilon is None else f"{loss.epsilon:.6g}", loss.note) for loss in losses]
     footnote = "each row is a bound for every tick, against the ignorant adversary where no other is named."
     report: list[Part] = [*map(Line, notes), Table(title, ("bound", "epsilon", "why"), loss_rows), Line(footnote)]

@@ -27,7 +27,7 @@ from fugu.library.guarantee import promise_document
 from fugu.library.keywords import READ_OPTIONS, option_names, python_call
 from fugu.library.plans import question_of, refuse_not_private, target_of
 from fugu.library.recordings import Source, readings_of, source_list
-from fugu.library.report import JsonObject, Line, Report, Table, plain
+from fugu.library.report import JsonObject, Line, Report, Table, plain_text
 from fugu.planning.policy_builder import Target, next_version
 from fugu.planning.question import Question
 from fugu.planning.street import SIZES, Size, StreetPlan, plan_street
@@ -109,17 +109,17 @@ class Street:
         if len(sources) == 1:
             return [f"home-{home_number}" for home_number in range(1, self.details.homes + 1)]
         names = [re.sub(r"[^A-Za-z0-9_-]+", "-", Path(source).name.partition(".")[0]) for source in sources]
-        return names if len(set(names)) == len(names) else [f"{name}-{i}" for i, name in enumerate(names, 1)]
+        return names if len(set(names)) == len(names) else [f"{name}-{number}" for number, name in enumerate(names, 1)]
 
     @property
     def verdict(self) -> list[str]:
         """Sentences: is the sum useful, is it private, under which condition, and how many homes may be missing."""
         plan, size = self.details, self.details.size
-        window = time_words(plan.length * plan.period)
-        error = f"off by {error_words(size.off)} on average; guessing is off by {error_words(size.constant)}"
+        window_text = time_words(plan.length * plan.period)
+        error_text = f"off by {error_words(size.off)} on average; guessing is off by {error_words(size.constant)}"
         usefulness = "Useful" if self.useful else "Not useful"
         sentences = [
-            f"{usefulness}: the sum of {size.homes} homes over {window}, {error}.",
+            f"{usefulness}: the sum of {size.homes} homes over {window_text}, {error_text}.",
             f"{self._promise_document()['promise']} {self.condition}",
             f"{plan.homes - plan.honest - plan.colluding} of {plan.homes} homes may be missing: a sum opens with "
             f"{plan.honest + plan.colluding} or more.",
@@ -131,9 +131,9 @@ class Street:
                 f"{error_words(size.habit)}. The sum tells {comparison}."
             )
         least_homes = {"useful": plan.least_useful, "better than habit": plan.least_beside_habit}
-        for verdict, homes in least_homes.items():
-            none_words = f"No {SIZES[0]} to {SIZES[-1]:,} homes are {verdict}."
-            sentences.append(f"From {homes} homes on it is {verdict}." if homes else none_words)
+        for property_words, homes in least_homes.items():
+            none_words = f"No {SIZES[0]} to {SIZES[-1]:,} homes are {property_words}."
+            sentences.append(f"From {homes} homes on it is {property_words}." if homes else none_words)
         if not plan.shared_dates:
             sentences.append(
                 "Homes were days of the recording, drawn by the kind of weekday. Real homes have more in common (the "
@@ -167,13 +167,13 @@ class Street:
         return f"<Street: {' '.join(self.verdict[:2])}>"
 
     def __str__(self) -> str:
-        return plain(self.report)
+        return plain_text(self.report)
 
     def document(self) -> dict[str, Any]:
         """The plan as an object for JSON, without readings."""
         plan = self.details
 
-        def row(size: Size) -> JsonObject:
+        def size_document(size: Size) -> JsonObject:
             size_fields = {name: None if math.isnan(value) else value for name, value in size._asdict().items()}
             return size_fields | {"useful": size.useful, "beats_habit": size.beats_habit}
 
@@ -185,8 +185,8 @@ class Street:
             "may_be_missing": plan.homes - plan.honest - plan.colluding,
             "least_useful": plan.least_useful,
             "least_better_than_habit": plan.least_beside_habit,
-            "error": row(plan.size),
-            "errors": [row(size) for size in plan.sizes],
+            "error": size_document(plan.size),
+            "errors": [size_document(size) for size in plan.sizes],
             "homes_alone": {home.source: float(home.scale) for home in plan.recordings},
             "group": self.fields,
             "verdict": self.verdict,
@@ -205,28 +205,28 @@ class Street:
         if not not_private:
             refuse_not_private(self.privacy)
         folder = Path(folder)
-        texts = {Path(_POLICIES, f"{name}.json"): policy.to_json() for name, policy in self.policies.items()}
+        texts = {Path(_POLICIES, f"{file_name}.json"): policy.to_json() for file_name, policy in self.policies.items()}
         if not texts:
             texts = {Path(_GROUP): "\n".join(["[[groups]]", *toml_lines(self.fields), ""])}
-        for name in texts:
-            if (file := folder / name).exists():
+        for file_name in texts:
+            if (file := folder / file_name).exists():
                 if not force:
                     raise FuguError(f"{file} is there already: name another folder, or add --force to overwrite it")
-                if name.suffix == ".json":
-                    texts[name] = next_version(read_policy(texts[name]), file.read_bytes()).to_json()
-        for name, text in texts.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-        written = tuple(folder / name for name in texts)
+                if file_name.suffix == ".json":
+                    texts[file_name] = next_version(read_policy(texts[file_name]), file.read_bytes()).to_json()
+        for file_name, text in texts.items():
+            (folder / file_name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file_name).write_text(text, encoding="utf-8")
+        written_files = tuple(folder / file_name for file_name in texts)
         if force and self.group is not None:
-            for file in {*folder.glob(f"{_POLICIES}/*.json")}.difference(written):
+            for file in {*folder.glob(f"{_POLICIES}/*.json")}.difference(written_files):
                 if _is_policy_of(self.group.group, file):
                     file.unlink()
-        return written
+        return written_files
 
 
 def _is_policy_of(group: GroupDocument, file: Path) -> bool:
-    """True if a file has the policy of a home in a group of this name, whatever the group was then."""
+    """True if a file holds the policy of a home in a group of the same fleet, stream and name."""
     try:
         policy = read_policy(file.read_bytes())
     except PolicyError:
@@ -247,8 +247,8 @@ def read_group(file: str | Path) -> SharedWindow:
 def refuse_not_of_homes(names: Sequence[str]) -> None:
     """Raise a UsageError if there are names of options that say nothing about a group of homes."""
     if names:
-        words = " and ".join(f"--{name.removesuffix('_seconds')}" for name in names)
-        raise UsageError(f"a group counts ticks in some states, for its homes: --homes goes without {words}")
+        options_text = " and ".join(f"--{name.removesuffix('_seconds')}" for name in names)
+        raise UsageError(f"a group counts ticks in some states, for its homes: --homes goes without {options_text}")
 
 
 def street_of(
@@ -268,8 +268,8 @@ def street_of(
     zone = options.zone if isinstance(options.zone, ZoneInfo) else ZoneInfo("UTC")
     document = None if group is None else group.group
     details = plan_street(recordings, question, homes, zone=zone, document=document, **plan_options)
-    column = re.sub(r"[^A-Za-z0-9_-]+", "-", recordings[0].column).strip("-").lower()
-    return Street(details, target._replace(stream=target.stream or column or None), zone, group)
+    stream_name = re.sub(r"[^A-Za-z0-9_-]+", "-", recordings[0].column).strip("-").lower()
+    return Street(details, target._replace(stream=target.stream or stream_name or None), zone, group)
 
 
 def street(

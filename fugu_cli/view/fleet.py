@@ -17,7 +17,7 @@ from rich.live import Live
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from fugu.host.checks import some_names
 from fugu.library.guarantee import stretch_documents, stretch_table
-from fugu.library.report import JsonObject, Line, Report, Result, Table, newest
+from fugu.library.report import JsonObject, Line, Report, Result, Table, newest_rows
 from fugu_cli.view.terminal import rendered, warn, working
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal, RolloutPlan, Stage
@@ -152,7 +152,7 @@ def shown_events(events: Sequence[Event]) -> Report:
         (str(event.number), moment_text(event.time_us), event.who, event.what, event.subject, _shortened(event.detail))
         for event in events
     ]
-    return newest(Table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows))
+    return newest_rows(Table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows))
 
 
 def shown_refusals(refusals: Sequence[Refusal]) -> Report:
@@ -161,7 +161,7 @@ def shown_refusals(refusals: Sequence[Refusal]) -> Report:
         (str(entry_number), moment_text(time_us), device, str(version), outcome, reason)
         for entry_number, time_us, device, version, outcome, reason in refusals
     ]
-    return newest(Table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows))
+    return newest_rows(Table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows))
 
 
 def content_document(document: PolicyDocument, previous: PolicyDocument | None) -> JsonObject:
@@ -243,7 +243,7 @@ def _show_changes(changes: Sequence[Change], version: int) -> Report:
         yield Table(title, columns, [_stream_row(stream, change.unknown) for stream in change.streams])
         stretches = [(stretch, name) for name, _, after, *_ in change.streams if after for stretch in after.stretches]
         if stretches:
-            yield stretch_table([stretch for stretch, _ in stretches], streams=[name for _, name in stretches])
+            yield stretch_table([stretch for stretch, _ in stretches], stream_names=[name for _, name in stretches])
         for stream in change.streams:
             for condition in stream.after.conditions if stream.after else ():
                 yield Line(f"{stream.stream}: {condition}.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fugu.contract.errors import FuguError
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text
-from fugu.library.report import JsonObject, Line, Report, Result, Table, newest
+from fugu.library.report import JsonObject, Line, Report, Result, Table, newest_rows
 from fugu_cli.view.fleet import device_count, moment_text
 from gateway.releases.charges import nats
 from gateway.releases.entries import Account, Entry, Promise, standing_problem
@@ -84,7 +84,7 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Report:
         for e in entries
     ]
     titles = ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)")
-    yield from newest(Table("Releases", titles, release_rows), " releases")
+    yield from newest_rows(Table("Releases", titles, release_rows), " releases")
 
 
 def _frame_of(entry: Entry) -> ReleaseFrame | None:

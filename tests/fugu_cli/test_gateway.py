@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.library.report import plain
+from fugu.library.report import plain_text
 from fugu.mqtt import Broker
 from fugu_cli.view.gateway import show_status
 from gateway.config import GatewayConfig
@@ -189,7 +189,7 @@ def test_a_status_names_those_devices_that_have_been_silent_longest() -> None:
         **{"alarms": [], "store_bytes": 0, "inbox": 0, "estimates_waiting": 0, "next_releases": {}, "counters": {}},
         "devices": {name: {"seconds_since_frame": age, "seconds_behind": age} for name, age in ages.items()},
     }
-    names = [line.split()[0] for line in plain(show_status(status)).splitlines() if line.strip()]
+    names = [line.split()[0] for line in plain_text(show_status(status)).splitlines() if line.strip()]
     assert names[names.index("42") :][2:5] == ["new", "quiet", "busy0"]
 
 
@@ -201,6 +201,6 @@ def test_forty_equal_alarms_take_one_line() -> None:
         **{"store_bytes": 0, "inbox": 0, "estimates_waiting": 0, "next_releases": {}, "counters": {}, "devices": {}},
         "alarms": [{**alarm, "name": f"band-{number:02}" if number else ""} for number in range(41)],
     }
-    [line] = [line for line in plain(show_status(status)).splitlines() if line.startswith("ALARM")]
+    [line] = [line for line in plain_text(show_status(status)).splitlines() if line.startswith("ALARM")]
     names = "band-01, band-02, band-03, band-04, band-05 and 35 more"
     assert line == f"ALARM malformed {names}, 82 x since 1970-01-01 00:00:00 UTC: see its version"

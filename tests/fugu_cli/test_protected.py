@@ -12,7 +12,7 @@ from fugu.contract.discretisers import Baseline, Categories, Cells, Discretiser,
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Stretch
 from fugu.library.guarantee import stretch_table
-from fugu.library.report import plain
+from fugu.library.report import plain_text
 from fugu.planning.errors import PlanningError
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy
@@ -64,7 +64,7 @@ def test_what_is_protected_by_points(fugu: Fugu, tmp_path: Path) -> None:
 
 def test_stretches_of_a_log_of_changes_are_said_to_be_of_states() -> None:
     for changes in (True, False):
-        text = plain([stretch_table([Stretch("1 hour", 60, 2.0, 1.0)], changes=changes)])
+        text = plain_text([stretch_table([Stretch("1 hour", 60, 2.0, 1.0)], changes=changes)])
         assert ("states, not readings" in text) == changes
 
 

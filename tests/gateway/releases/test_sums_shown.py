@@ -12,7 +12,7 @@ import pytest
 from fugu.contract.descriptions import describe
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic, topic_of
-from fugu.library.report import plain
+from fugu.library.report import plain_text
 from fugu.mqtt import Broker
 from fugu.mqtt.readings import ReleaseReading
 from fugu_cli.view.ledger import shown_ledger, shown_releases
@@ -51,7 +51,7 @@ def test_it_is_in_a_release_wherever_its_epsilon_is(release: tuple[Site, Release
     site, frame = release
     assert frame.condition == WINDOW.condition
     for report in (list(shown_releases([frame])), list(shown_ledger(site.ledger).report)):
-        assert WINDOW.condition[3:] in plain(report)
+        assert WINDOW.condition[3:] in plain_text(report)
     assert WINDOW.condition in ReadingLines()(ReleaseReading(frame.name, frame))
     feed = Feed("home", Broker(), LedgerView(None))
     feed._on_messages([(topic_of("release", "home", "site", "street"), frame.encode(), False)])
