@@ -48,7 +48,7 @@ def main() -> None:
         street = fugu.street(DATA / f"{file}.csv.gz", 60, protect="1h", threshold=threshold, seed=options.seed)
         plan = street.details
         points = (100 * error for error in plan.size[1:])
-        least = plan.least_useful, plan.least_beside_habit
+        least = plan.least_useful, plan.least_beating_habit
         rows.append(Useful(name, float(plan.neediest.scale), *least, *points))
     windows = {f"{away:.0%}": opened(60, away) for away in AWAY}
     if options.json:

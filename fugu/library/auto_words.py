@@ -272,8 +272,8 @@ def _useless_words(plan: AutoPlan) -> Iterator[str]:
             f"The least epsilon compared at which an answer may be useful is {plan.least_epsilon:g}"
             f"{_LEVELS[privacy_of(plan.least_epsilon)]}{_answer_at(plan, plan.least_epsilon)}."
         )
-    elif plan.too_few:
-        candidate, epsilon = plan.too_few
+    elif plan.scarce_answer:
+        candidate, epsilon = plan.scarce_answer
         judged_words = f"{candidate.judged} answer{'s' * (candidate.judged != 1)}"
         yield (
             f"The recording is too short to tell. By its {judged_words}, {answer_words(plan, candidate)} may be useful "

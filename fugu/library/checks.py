@@ -192,14 +192,14 @@ def attack(
 def drawn_releases(policy: AnyPolicy, recording: Source, **read_as: Any) -> Iterator[Released]:
     """Draw what a device with a policy would release of each recording; arguments and errors as for `attack`."""
     from fugu.library.recordings import recording_table, source_list
-    from fugu.planning.recorded_policy import released
+    from fugu.planning.recorded_policy import draw_released
     from fugu.recordings.options import read_options
 
     if not isinstance(policy, Policy):
         raise PolicyError("measured points are not attacked here: plan_places attacks them as it plans")
     options = read_options(**read_as)
     for source in source_list(recording):
-        yield released(policy, recording_table(source, options), options)
+        yield draw_released(policy, recording_table(source, options), options)
 
 
 def checked_policy(check: Check) -> Result:

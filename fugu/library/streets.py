@@ -130,7 +130,7 @@ class Street:
                 f"Habit (the mean of that part of the day over other days of the same kind of weekday) is off by "
                 f"{error_words(size.habit)}. The sum tells {comparison}."
             )
-        least_homes = {"useful": plan.least_useful, "better than habit": plan.least_beside_habit}
+        least_homes = {"useful": plan.least_useful, "better than habit": plan.least_beating_habit}
         for property_words, homes in least_homes.items():
             none_words = f"No {SIZES[0]} to {SIZES[-1]:,} homes are {property_words}."
             sentences.append(f"From {homes} homes on it is {property_words}." if homes else none_words)
@@ -184,7 +184,7 @@ class Street:
             **{name: getattr(plan, name) for name in ("homes", "honest", "colluding", "noise")},
             "may_be_missing": plan.homes - plan.honest - plan.colluding,
             "least_useful": plan.least_useful,
-            "least_better_than_habit": plan.least_beside_habit,
+            "least_better_than_habit": plan.least_beating_habit,
             "error": size_document(plan.size),
             "errors": [size_document(size) for size in plan.sizes],
             "homes_alone": {home.source: float(home.scale) for home in plan.recordings},

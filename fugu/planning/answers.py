@@ -38,7 +38,7 @@ class Shares(NamedTuple):
 
     @property
     def bias(self) -> Floats:
-        """The error (w, b) of shares of all ticks, instead of those with a state."""
+        """The error (w, b) because shares are of all ticks, and not of the ticks with a state."""
         return np.abs(self.counts / self.length - self.truth)
 
     def error(self, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:
@@ -47,21 +47,23 @@ class Shares(NamedTuple):
 
 
 def true_shares(states: Ints, segments: Ints, length: int, bins: Sequence[Sequence[int]]) -> Shares:
-    """The true answers of tumbling windows that cross no gap; at least 9 of 10 ticks of a window have a state.
+    """Compute the true shares of tumbling windows that cross no gap.
 
-    `states` (n,) holds -1 for no state; `segments` (n,) are equal within a stretch without gaps.
+    Windows in which fewer than 9 of 10 ticks have a state are left out. `length` is the ticks of a window. `states`
+    (n,) holds -1 for no state; `segments` (n,) are equal within a stretch without gaps.
     """
     all_states = range(states.max(initial=-1) + 1)
     sums, first_ticks = window_counts(states, segments, length, (*bins, all_states))
-    counts, with_state = sums[:, :-1], sums[:, -1]
-    mask = with_state >= _LEAST_STATED * length
-    return Shares(counts[mask], counts[mask] / np.maximum(with_state[mask], 1)[:, None], first_ticks[mask], length)
+    counts, tick_counts = sums[:, :-1], sums[:, -1]
+    mask = tick_counts >= _LEAST_STATED * length
+    return Shares(counts[mask], counts[mask] / np.maximum(tick_counts[mask], 1)[:, None], first_ticks[mask], length)
 
 
 def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> Floats:
-    """Draw shares (runs, w, b) as subscribers see them: counts with discrete Laplace noise (scale in ticks), in 0..1.
+    """Draw the shares (runs, w, b), in 0..1, that subscribers see.
 
-    The noise is that of the average over a group of devices, whose true shares are equal.
+    Counts get discrete Laplace noise with a scale in ticks. The noise is that of the average over a group of devices,
+    whose true shares are equal.
     """
     shape = (runs, *shares.counts.shape)
     # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s; a sum of
@@ -72,7 +74,7 @@ def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.G
 
 
 def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, float]:
-    """The mean absolute error and the 95 % error of a group's average share by noise; the scale is in ticks.
+    """The mean absolute error and the 95 % error that noise, with a scale in ticks, causes in a group's average share.
 
     Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with a =
     e^(-1/s); Chebyshev's inequality where the distribution has too many values.
@@ -120,6 +122,6 @@ def window_error(scale: Fraction | float, length: int, largest_count: int | None
 
 
 def error_of(window: Window, period_us: int | None) -> WindowAccuracy:
-    """The error of one number of a window, limited by its largest value; the tick's period may be unknown."""
+    """The error of one count of a window, limited by its largest possible value; the period may be unknown."""
     query, length = window.query, window.length
     return window_error(Fraction(window.scale), query.usual_ticks(length), query.max_ticks(length, period_us))

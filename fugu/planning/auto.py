@@ -54,13 +54,13 @@ from fugu.planning.question import (
     protected_seconds,
 )
 from fugu.planning.states import MOST_MISSING, Gaps, gaps_of
-from fugu.planning.true_class import TrueClass, beyond_ceiling, true_class
+from fugu.planning.true_class import TrueClass, ceiling_failures, true_class
 from fugu.planning.window_plan import joint_plan, symbol_plan
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import CoveringChains, union, widen
 from fugu.recordings.readings import Readings
 
-__all__ = ["AIM", "AutoPlan", "auto_policy", "least_epsilon", "longest_useful", "plan_auto", "too_few"]
+__all__ = ["AIM", "AutoPlan", "auto_policy", "least_epsilon", "longest_useful", "plan_auto", "scarce_answer"]
 
 
 AIM = 0.05
@@ -86,12 +86,12 @@ class AutoPlan(NamedTuple):
     The kind of `recommended` is `none` if no candidate is recommended; `reasons` are empty if none was useful. `bins`
     are the sets of states whose shares are asked for; `curves` hold error against epsilon. `least_epsilon` is the least
     compared epsilon at which an answer is useful and close enough; it is above the wanted one if nothing is
-    recommended. `too_few` is a candidate that has no such epsilon only because too few answers judge it, with the least
-    epsilon at which it may be useful. `stay` is the number of ticks that 99 % of stays in a state do not exceed, `None`
-    without stays; it describes the recording and enters no policy. `held_back` holds the increasing indices of readings
-    in the third set. `covered` is the share of stretches of the worst length that the class covers. `gaps` describes
-    ticks without a reading. `merged` lists states with rare ones merged, `None` if no state is rare. For each of
-    several donors, `left_out` is the epsilon of a plan made without that donor; infinite without a bound.
+    recommended. `scarce_answer` is a candidate that has no such epsilon only because too few answers judge it, with the
+    least epsilon at which it may be useful. `stay` is the number of ticks that 99 % of stays in a state do not exceed,
+    `None` without stays; it describes the recording and enters no policy. `held_back` holds the increasing indices of
+    readings in the third set. `covered` is the share of stretches of the worst length that the class covers. `gaps`
+    describes ticks without a reading. `merged` lists states with rare ones merged, `None` if no state is rare. For each
+    of several donors, `left_out` is the epsilon of a plan made without that donor; infinite without a bound.
     """
 
     recommended: Candidate
@@ -103,7 +103,7 @@ class AutoPlan(NamedTuple):
     reasons: tuple[str, ...]
     curves: tuple[Curve, ...]
     least_epsilon: float | None
-    too_few: tuple[Candidate, float] | None
+    scarce_answer: tuple[Candidate, float] | None
     example: Example | None
     held_back: Ints
     covered: float | None
@@ -130,29 +130,29 @@ def plan_auto(
     question = replace(question, protect=protected_seconds(question.protect, readings.period))
     progress("states", 0.0)
     problem = Problem(readings, question, choose_states(readings, question), rng)
-    states, daily = problem.states, question.want == "profile"
-    samples = problem.samples(daily=daily)
-    divisions = [*problem.divisions] if daily else [None]
+    states, is_daily = problem.states, question.want == "profile"
+    samples = problem.samples(daily=is_daily)
+    day_divisions = [*problem.divisions] if is_daily else [None]
     samples.refuse_constant(readings.source)
-    missing = states.discretiser.missing
-    missing_state = None if missing is None else len(states.discretiser.states) - 1
+    missing_name = states.discretiser.missing
+    missing_state = None if missing_name is None else len(states.discretiser.states) - 1
     gaps = gaps_of(samples.whole, missing_state) if readings.missing_share > MOST_MISSING else None
     if question.missing == "ignore" and gaps is not None and gaps.dependent:
         raise PlanningError(
             f"{readings.source}: which ticks are missing depends on states (p = {min(gaps.before, gaps.after):.2g}), "
             "and would tell of them: without --missing ignore, missing is a state that is protected"
         )
-    outcome = _compare(problem, divisions, progress)
+    outcome = _compare(problem, day_divisions, progress)
     progress("error against epsilon", 0.9)
     recommended, reasons = outcome.recommended, outcome.reasons
     curves = tuple(_error_curve(problem, candidate) for candidate in outcome.candidates)
-    least_useful = None
+    least_useful_epsilon = None
     if not reasons:
-        least_useful = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
-    covered = None
+        least_useful_epsilon = question.epsilon if recommended.kind != "none" else least_epsilon(curves, question)
+    covered_share = None
     if recommended.chains is not None:
-        donors = problem.covered(recommended.every)
-        covered = min(donor._replace(chains=recommended.chains).share() for donor in donors)
+        donor_classes = problem.donor_classes(recommended.every)
+        covered_share = min(donor._replace(chains=recommended.chains).share() for donor in donor_classes)
     return AutoPlan(
         recommended=recommended,
         candidates=outcome.candidates,
@@ -162,11 +162,11 @@ def plan_auto(
         bins=recommended.bins or problem.bins,
         reasons=reasons,
         curves=curves,
-        least_epsilon=least_useful,
-        too_few=too_few(curves, question) if least_useful is None and not reasons else None,
+        least_epsilon=least_useful_epsilon,
+        scarce_answer=scarce_answer(curves, question) if least_useful_epsilon is None and not reasons else None,
         example=outcome.example,
-        held_back=problem.samples(daily=daily or recommended.blocks is not None).sets.test.rows,
-        covered=covered,
+        held_back=problem.samples(daily=is_daily or recommended.blocks is not None).sets.test.rows,
+        covered=covered_share,
         stay=long_stay(*samples.joined),
         gaps=gaps,
         merged=merged_states(states, samples.whole),
@@ -175,21 +175,21 @@ def plan_auto(
 
 
 def _left_out_losses(problem: Problem, candidate: Candidate) -> tuple[float, ...]:
-    """For each donor, the epsilon of the recommended plan if made from the other donors' class, equally widened."""
+    """Compute for each donor the epsilon of the recommended noise if planned without that donor's recording."""
     if candidate.kind == "none" or candidate.chains is None:
         return ()
-    donors = problem.covered(candidate.every)
-    if len(donors) < 2:
+    donor_classes = problem.donor_classes(candidate.every)
+    if len(donor_classes) < 2:
         return ()
     widening = max(1.0, math.sqrt(candidate.chains.odds_bound / problem.chains(candidate.every).odds_bound))
     losses = []
-    for donor in donors:
-        other_class = union([other.chains for other in donors if other is not donor])
+    for donor in donor_classes:
+        other_class = union([other.chains for other in donor_classes if other is not donor])
         other_class = other_class if widening == 1.0 else widen(other_class, widening)
         try:
             # a policy for a class of changing chains promises also for a changing chain
             chains = widen(donor.chains, 1.0) if other_class.changes else donor.chains
-            release = candidate.planned(other_class, candidate.epsilon)
+            release = candidate.with_noise(other_class, candidate.epsilon)
             losses.append(release.bound(chains).epsilon(candidate.stretch_ticks))
         except FuguError:
             losses.append(math.inf)
@@ -205,7 +205,7 @@ class _Outcome(NamedTuple):
     example: Example | None
 
 
-def _compare(problem: Problem, divisions: Sequence[DayBlocks | None], progress: Progress) -> _Outcome:
+def _compare(problem: Problem, day_divisions: Sequence[DayBlocks | None], progress: Progress) -> _Outcome:
     """Compare and judge candidates; if none is useful and the question is open, compare profiles as well."""
     progress("the class of chains", 0.1)
     question = problem.question
@@ -215,13 +215,13 @@ def _compare(problem: Problem, divisions: Sequence[DayBlocks | None], progress: 
         progress("the third set", 0.7)
         return _outcome(problem, None, (None, (), (str(error),)))
     progress("candidates, and attackers on the first set", 0.15)
-    choice = _choice(problem, chains, divisions)
+    choice = _first_choice(problem, chains, day_divisions)
     progress("the third set", 0.7)
     outcome = _outcome(problem, chains, choice)
     is_chosen_by_user = question.want is not None or question.window is not None
     if is_chosen_by_user or outcome.recommended.kind != "none" or not problem.readings.timed:
         return outcome
-    profiles = _outcome(problem, chains, _choice(problem, chains, [*problem.divisions]))
+    profiles = _outcome(problem, chains, _first_choice(problem, chains, [*problem.divisions]))
     candidates = outcome.candidates + profiles.candidates
     if profiles.recommended.kind != "none":
         return profiles._replace(candidates=candidates)
@@ -229,11 +229,11 @@ def _compare(problem: Problem, divisions: Sequence[DayBlocks | None], progress: 
     return outcome._replace(candidates=candidates, reasons=outcome.reasons + profile_reasons)
 
 
-def _choice(problem: Problem, chains: CoveringChains, divisions: Iterable[DayBlocks | None]) -> _Choice:
-    """Choose the best candidate by the first of some divisions of the day that has one; `None` is for windows."""
+def _first_choice(problem: Problem, chains: CoveringChains, day_divisions: Iterable[DayBlocks | None]) -> _Choice:
+    """Choose the best candidate of the first division of the day that has one; the division `None` is for windows."""
     rivals, reasons = tuple[Candidate, ...](), dict[str, None]()
-    for blocks in divisions:
-        leader, candidates, refusals = _best_choice(problem, chains, blocks)
+    for blocks in day_divisions:
+        leader, candidates, refusals = _widened_choice(problem, chains, blocks)
         rivals += candidates
         if leader is not None:
             return leader, rivals, ()
@@ -242,22 +242,22 @@ def _choice(problem: Problem, chains: CoveringChains, divisions: Iterable[DayBlo
 
 
 def _outcome(problem: Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
-    """Judge a choice on the third set; `chains` is the class that is reported if no candidate was chosen."""
-    pick, rivals, reasons = choice
+    """Judge a choice on the third set; without a chosen candidate, the class that is reported is `chains`."""
+    leader, rivals, reasons = choice
     example = None
     recommended = no_candidate(problem.states.discretiser, chains, problem.question)
     candidates = tuple(
         replace(candidate, held_back_error=problem.score(candidate, "test", RUNS)) for candidate in rivals
     )
-    if pick is not None:
-        outcome, failures = _judge(problem, pick)
+    if leader is not None:
+        winner, failures = _judge(problem, leader)
         reasons += failures
-        recommended = replace(recommended, chains=pick.chains) if failures else outcome
-        if not failures and outcome.scale is not None:
-            shares = problem.shares(outcome, "test")
-            noisy_truth = noisy_shares(shares, outcome.scale, outcome.devices, problem.rng, 1)[0]
-            example = Example(shares.truth[-_SHOWN_WINDOWS:], noisy_truth[-_SHOWN_WINDOWS:])
-        candidates = tuple(outcome if candidate.same_release(outcome) else candidate for candidate in candidates)
+        recommended = replace(recommended, chains=leader.chains) if failures else winner
+        if not failures and winner.scale is not None:
+            shares = problem.shares(winner, "test")
+            noisy_answers = noisy_shares(shares, winner.scale, winner.devices, problem.rng, 1)[0]
+            example = Example(shares.truth[-_SHOWN_WINDOWS:], noisy_answers[-_SHOWN_WINDOWS:])
+        candidates = tuple(winner if candidate.same_release(winner) else candidate for candidate in candidates)
     return _Outcome(recommended, candidates, reasons, example)
 
 
@@ -269,17 +269,17 @@ def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
     if candidate.chains is None or candidate.window_ticks is None or candidate.devices > 1 or candidate.blocks:
         return 0
     largest_error = min(candidate.guess_error / 2.0, plan.question.within or 1.0)
-    scale = Fraction(largest_error * candidate.window_ticks)
-    if not scale > 0:
+    noise_scale = Fraction(largest_error * candidate.window_ticks)
+    if not noise_scale > 0:
         return 0
     try:
-        release = replace(candidate, scale=lawful_scale(float(scale)))
+        release = replace(candidate, scale=lawful_scale(float(noise_scale)))
         return release.bound(candidate.chains).longest(candidate.epsilon)
     except FuguError:
         return 0
 
 
-def _windows(
+def _try_windows(
     problem: Problem, chains: CoveringChains, lengths: Sequence[int], blocks: DayBlocks | None
 ) -> tuple[Candidate, ...]:
     try:
@@ -288,8 +288,8 @@ def _windows(
         return ()  # no noise is enough for this class: nothing can be compared
 
 
-def _symbols(problem: Problem, lengths: list[int]) -> tuple[Candidate, ...]:
-    """Symbol candidates for each stride at which a class can be fitted; shares over the best of the `lengths`."""
+def _try_symbols(problem: Problem, lengths: list[int]) -> tuple[Candidate, ...]:
+    """Find a symbol candidate for each stride with a class; its shares are over one of `lengths`."""
     candidates = []
     for stride in _TICK_STRIDES:
         allowed_lengths = [length for length in lengths if length >= 10 * stride]
@@ -300,7 +300,7 @@ def _symbols(problem: Problem, lengths: list[int]) -> tuple[Candidate, ...]:
     return tuple(candidate for candidate in candidates if candidate is not None)
 
 
-def _best_choice(problem: Problem, chains: CoveringChains, blocks: DayBlocks | None) -> _Choice:
+def _widened_choice(problem: Problem, chains: CoveringChains, blocks: DayBlocks | None) -> _Choice:
     """Choose the best candidate that attackers do not refute on the first set; if they refute all, widen the class.
 
     Candidates are windows and symbols, or profiles by `blocks`. A longer window often costs less than a wider class, so
@@ -314,10 +314,10 @@ def _best_choice(problem: Problem, chains: CoveringChains, blocks: DayBlocks | N
         lengths = window_lengths(readings.period, readings.steady, question)
     else:
         lengths = profile_lengths(question, readings.period)
-    windows = () if question.want == "now" else _windows(problem, chains, lengths, blocks)
+    windows = () if question.want == "now" else _try_windows(problem, chains, lengths, blocks)
     symbols: tuple[Candidate, ...] = ()
     if blocks is None:
-        symbols = _symbols(problem, [window.window_ticks for window in windows if window.window_ticks is not None])
+        symbols = _try_symbols(problem, [window.window_ticks for window in windows if window.window_ticks is not None])
     reason = f"no window of {SHORTEST} ticks or more is known within the latency that is asked for"
     if lengths:
         reason = "the recording holds too few whole windows to compare, or no noise is enough for its class of chains"
@@ -333,7 +333,7 @@ def _best_choice(problem: Problem, chains: CoveringChains, blocks: DayBlocks | N
         if widened_class.chains is None:
             return None, candidates, (widened_class.reason,)
         if leader.kind == "windows":
-            windows = _windows(problem, widened_class.chains, lengths, blocks)
+            windows = _try_windows(problem, widened_class.chains, lengths, blocks)
         else:
             new_symbols = best_symbols(problem, leader.every, widened_class.chains, [leader.window_ticks or 0])
             symbols = tuple(new_symbols if new_symbols and symbol is leader else symbol for symbol in symbols)
@@ -342,21 +342,21 @@ def _best_choice(problem: Problem, chains: CoveringChains, blocks: DayBlocks | N
 
 def _try_class(problem: Problem, candidate: Candidate, most_steps: int) -> TrueClass:
     """Attack a candidate's releases of the first set, and widen its class until it passes, in `most_steps` attempts."""
-    fit = problem.samples_of(candidate).fit
+    fit_cut = problem.samples_of(candidate).fit
     assert candidate.chains is not None
 
     def draw_outputs(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
         try:
-            release = candidate.planned(chains, candidate.epsilon)
+            release = candidate.with_noise(chains, candidate.epsilon)
         except FuguError:
             return None
-        return problem.outputs(release, fit, rng)
+        return problem.outputs(release, fit_cut, rng)
 
-    return true_class(*fit, candidate.chains, candidate.epsilon, draw_outputs, problem.rng, most_steps=most_steps)
+    return true_class(*fit_cut, candidate.chains, candidate.epsilon, draw_outputs, problem.rng, most_steps=most_steps)
 
 
 def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candidate]:
-    """Rank useful candidates: first the shortest window whose error is safely below the limit, then similar lengths.
+    """Rank useful candidates: the shortest window whose error is safely below the limit, then similar lengths.
 
     Without a wished error the limit is 5 %. If no candidate meets that, the one that beats guessing by most is first.
     """
@@ -381,11 +381,11 @@ def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candid
 
 
 def _judge(problem: Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
-    """Attack a candidate on the third set, by habit learners on all sets. Return it, and the reasons that refute it."""
+    """Attack a candidate on the third set. Return it with the attacks, and the reasons that refute it."""
     test_cut = problem.samples_of(candidate).test
     outputs = problem.outputs(candidate, test_cut, problem.rng)
     attacks = attack(*test_cut, outputs, candidate.epsilon)
-    outcome = replace(
+    judged_candidate = replace(
         candidate,
         held_back_error=problem.score(candidate, "test", RUNS),
         attack=attacks[0],
@@ -394,18 +394,18 @@ def _judge(problem: Problem, candidate: Candidate) -> tuple[Candidate, tuple[str
         stretch=_stretch_attack(problem, candidate, test_cut, outputs),
     )
     failures = []
-    if outcome.held_back_error is None:
+    if judged_candidate.held_back_error is None:
         failures.append("the third set holds no whole window: the recording is too short to judge such answers")
-    elif outcome.held_back_error > outcome.error_95:
+    elif judged_candidate.held_back_error > judged_candidate.error_95:
         failures.append(
-            f"on the third set the answers are off by {outcome.held_back_error:.1%} on average, beyond the "
-            f"{outcome.error_95:.1%} that 95 % of them should be within"
+            f"on the third set the answers are off by {judged_candidate.held_back_error:.1%} on average, beyond the "
+            f"{judged_candidate.error_95:.1%} that 95 % of them should be within"
         )
-    return outcome, (*failures, *beyond_ceiling(attacks))
+    return judged_candidate, (*failures, *ceiling_failures(attacks))
 
 
 def _learner_attacks(problem: Problem, candidate: Candidate) -> Iterator[Attack]:
-    """Attack the whole recording by attackers who learn habits; yield the one with the largest change, per draw."""
+    """Attack the whole recording; for each draw of the noise, yield the habit learner whose odds moved furthest."""
     recording = problem.samples(candidate.every).joined
     [rng] = problem.rng.spawn(1)  # so that later draws do not depend on these
     for _ in range(DRAWS):
@@ -432,7 +432,7 @@ def _error_curve(problem: Problem, candidate: Candidate) -> Curve:
     assert candidate.chains is not None
     for epsilon in sorted({*_EPSILONS, candidate.epsilon}):
         try:
-            release = candidate.planned(candidate.chains, epsilon)
+            release = candidate.with_noise(candidate.chains, epsilon)
         except FuguError:
             continue  # no noise is enough for so small an epsilon
         if candidate.blocks is not None:
@@ -444,38 +444,38 @@ def _error_curve(problem: Problem, candidate: Candidate) -> Curve:
 
 
 def least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
-    """The least compared epsilon above the wanted one at which some answer would be chosen; `None` without any."""
+    """The least compared epsilon, above the wanted one, at which an answer would be chosen; `None` without any."""
     return min(
         (epsilon for curve in curves for epsilon in _epsilons(curve, question) if epsilon > question.epsilon),
         default=None,
     )
 
 
-def too_few(curves: Sequence[Curve], question: Question) -> tuple[Candidate, float] | None:
-    """Find the answer, and its least epsilon, that would be useful if the recording held enough such answers."""
+def scarce_answer(curves: Sequence[Curve], question: Question) -> tuple[Candidate, float] | None:
+    """Find the answer that would be useful if the recording held enough such answers, and its least epsilon."""
     scarce = [curve for curve in curves if curve.candidate.judged < LEAST_JUDGED]
     answers = [(curve.candidate, epsilon) for curve in scarce for epsilon in _epsilons(curve, question, LEAST_JUDGED)]
     return min((answer for answer in answers if answer[1] >= question.epsilon), key=itemgetter(1), default=None)
 
 
 def _epsilons(curve: Curve, question: Question, answer_count: int | None = None) -> Iterator[float]:
-    """The epsilons at which an answer would be useful if `answer_count` answers judged it."""
+    """Yield the epsilons at which an answer would be useful if `answer_count` answers judged it."""
     for epsilon, error in curve.points:
-        outcome = replace(curve.candidate, expected_error=error, judged=answer_count or curve.candidate.judged)
-        if _ranking([outcome], question):
+        likely_candidate = replace(curve.candidate, expected_error=error, judged=answer_count or curve.candidate.judged)
+        if _ranking([likely_candidate], question):
             yield epsilon
 
 
 def auto_policy(plan: AutoPlan, target: Target = ANY_TARGET) -> Policy:
     """Make the recommended policy, checked as a device would. PlanningError: nothing is recommended."""
     candidate = plan.recommended
-    column = re.sub(r"[^A-Za-z0-9_-]+", "-", plan.readings.column.rpartition(".")[2]).strip("-")[:32]
+    column_name = re.sub(r"[^A-Za-z0-9_-]+", "-", plan.readings.column.rpartition(".")[2]).strip("-")[:32]
     if candidate.chains is None or candidate.kind == "none":
         raise PlanningError("nothing is recommended: there is no policy to write")
     header = PolicyHeader(
         fleet=target.fleet,
         device=target.device,
-        stream=target.stream or column or "readings",
+        stream=target.stream or column_name or "readings",
         discretiser=candidate.discretiser,
         period_seconds=plan.readings.period * candidate.every,
         latency_seconds=plan.question.gathering_seconds,

@@ -36,9 +36,9 @@ from fugu.planning.grid_model import GridModel, fit_grid
 from fugu.planning.measure_planner import StreamEpsilon, draw_points, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
 from fugu.planning.policy_builder import ANY_TARGET, Target, build_measure_policy
-from fugu.planning.question import Cut, Progress, Question, ThreeSets, frame_ticks, no_progress, one_in, three_sets
+from fugu.planning.question import Cut, Progress, Question, ThreeSets, frame_ticks, no_progress, sample_mask, three_sets
 from fugu.planning.states import states_of
-from fugu.planning.true_class import beyond_ceiling, true_class
+from fugu.planning.true_class import ceiling_failures, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.covering_class import CoveringChains, CoveringClass, covering_class
@@ -147,13 +147,13 @@ def plan_places(
         )
     question = replace(question, protect=0)
     sets = three_sets(traces.trace, 0)
-    places = traces.places[sets.fit.rows]
-    places = places[~np.isnan(places[:, 0])]
-    if not len(places) or not np.any(places != places[0]):
+    fit_places = traces.places[sets.fit.rows]
+    fit_places = fit_places[~np.isnan(fit_places[:, 0])]
+    if not len(fit_places) or not np.any(fit_places != fit_places[0]):
         raise PlanningError(f"{traces.source}: the place never changes in the first set: there is nothing to plan")
     grids: list[_Grid] = []
     reason = ""
-    cell_sizes = _cell_sizes(places) if question.cell is None else [question.cell]
+    cell_sizes = _cell_sizes(fit_places) if question.cell is None else [question.cell]
     grid_sizes = [*product(cell_sizes, _ROW_STRIDES)]
     for index, (metres, stride) in enumerate(grid_sizes):
         progress("cells and their chains", 0.3 * index / len(grid_sizes))
@@ -173,17 +173,17 @@ def plan_places(
         if (emission := _point_emission(grid, point_epsilon)) is None:
             continue
         candidate = replace(_judged_points(grid, question, period, point_epsilon, emission, rng), guess_error=guess)
-        errors = {}
+        error_by_epsilon = {}
         for e in _EPSILONS:
             noise = emission if e == question.epsilon else _point_emission(grid, _point_epsilon(grid.covered.chains, e))
             if noise is not None:
-                errors[e] = float(_track_errors(grid, noise, grid.choose, rng, 1).mean())
-        errors[question.epsilon] = candidate.expected_error
-        rivals.append(_Points(grid, candidate, emission, Curve(candidate, tuple(sorted(errors.items())))))
+                error_by_epsilon[e] = float(_track_errors(grid, noise, grid.choose, rng, 1).mean())
+        error_by_epsilon[question.epsilon] = candidate.expected_error
+        rivals.append(_Points(grid, candidate, emission, Curve(candidate, tuple(sorted(error_by_epsilon.items())))))
     if not rivals:
         if grids:
             reason = "no noise is enough for the cells of its places, or too few of them are left to judge points by"
-        mean_distance, distance_95 = _middle_errors(traces.places[sets.choose.rows], places)
+        mean_distance, distance_95 = _middle_errors(traces.places[sets.choose.rows], fit_places)
         raise TooShortError(
             f"{traces.source}: {reason or 'no points come as soon as is wanted'}. No point is worth it where guessing "
             f"the middle, always, is off by {mean_distance:.0f} m on average, 95 % within {distance_95:.0f} m",
@@ -191,8 +191,8 @@ def plan_places(
         )
     progress("attackers", 0.7)
     best, failures = _choose_points(rivals, question.epsilon, rng)
-    errors_at = [point for points in rivals for point in points.curve.points]
-    least_epsilon = min((e for e, error in errors_at if e >= question.epsilon and 2.0 * error <= guess), default=None)
+    pairs = [pair for points in rivals for pair in points.curve.points]
+    least_epsilon = min((e for e, error in pairs if e >= question.epsilon and 2.0 * error <= guess), default=None)
     if best is None or failures:
         recommended = no_candidate(grids[0].cells, None, question, answers="place", adversary="universal")
         spec = None
@@ -232,7 +232,7 @@ def place_policy(plan: PlacePlan, target: Target = ANY_TARGET) -> MeasurePolicy:
 
 
 def _cell_sizes(places: Floats) -> list[float]:
-    """Sides of cells in metres, in two digits: 96 % of places (n, 2) lie within one, two or three cells' width."""
+    """Find sides of cells, in metres: 96 % of places (n, 2) lie within the width of one, two or three cells."""
     south_west, north_east = np.quantile(places, (0.02, 0.98), axis=0)
     longitude_factor = math.cos(math.radians(float(np.median(places[:, 0]))))
     extent = METRES_PER_DEGREE * max(north_east[0] - south_west[0], (north_east[1] - south_west[1]) * longitude_factor)
@@ -248,29 +248,29 @@ def _middle_errors(places: Floats, recorded_places: Floats) -> tuple[float, floa
     return (float(distances.mean()), float(np.quantile(distances, 0.95))) if len(distances) else (math.nan, math.nan)
 
 
-def _fit_cells(traces: Traces, parts: ThreeSets, metres: float, stride: int) -> _Grid:
-    fit_rows, segments = parts.fit
-    is_sampled = one_in(segments, stride)
+def _fit_cells(traces: Traces, sets: ThreeSets, metres: float, stride: int) -> _Grid:
+    fit_rows, segments = sets.fit
+    is_sampled = sample_mask(segments, stride)
     fit_traces = traces._replace(places=traces.places[fit_rows][is_sampled], trace=segments[is_sampled], times=None)
     model = _common_cells(fit_traces, fit_grid(fit_traces, metres))
     corners = tuple((x, y) for x, y in model.cells.tolist())
     missing_name = model.grid.get("missing")
     cells = Cells(origin=model.origin, step=model.step, cells=corners, states=model.names, missing=missing_name)
-    sets = []
-    for part in parts:
-        places, is_sampled = traces.places[part.rows], one_in(part.segments, stride)
+    grid_sets = []
+    for part in sets:
+        places, is_sampled = traces.places[part.rows], sample_mask(part.segments, stride)
         place_texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[is_sampled].tolist()]
         cut = Cut(states_of(cells, place_texts, part.segments[is_sampled]), part.segments[is_sampled])
-        sets.append(_Set(cut, places, np.cumsum(is_sampled) - 1))
-    return _Grid(stride, model, cells, covering_class(*sets[0].cut, len(corners)), *sets)
+        grid_sets.append(_Set(cut, places, np.cumsum(is_sampled) - 1))
+    return _Grid(stride, model, cells, covering_class(*grid_sets[0].cut, len(corners)), *grid_sets)
 
 
 def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
-    """Keep the cells that traces leave often enough to estimate steps; other places count as in the nearest cell."""
+    """Keep the cells that traces leave often enough to estimate steps; other places belong to the nearest cell."""
     places = fit_traces.places[~np.isnan(fit_traces.places[:, 0])]
     traces = fit_traces.trace[~np.isnan(fit_traces.places[:, 0])]
-    lattice = np.floor((places - model.origin) / model.step)[:, ::-1]
-    touched_cells, cell_of_row = np.unique(lattice, axis=0, return_inverse=True)
+    lattice_points = np.floor((places - model.origin) / model.step)[:, ::-1]
+    touched_cells, cell_of_row = np.unique(lattice_points, axis=0, return_inverse=True)
     while True:
         nearest_cells = ((touched_cells[:, None] - model.cells) ** 2).sum(axis=2).argmin(axis=1)[cell_of_row.ravel()]
         is_move = (np.diff(nearest_cells) != 0) & (np.diff(traces) == 0)
@@ -287,7 +287,7 @@ def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
 
 
 def _guess_errors(grid: _Grid) -> tuple[float, float]:
-    """The mean distance to the first set's most central cell, in metres: in the first set and in the second set."""
+    """The mean distances, in metres, of the first and the second set to the most central cell of the first set."""
     fit_distances, choice_distances = (
         np.linalg.norm(grid.metres(part.places)[:, None] - grid.centres, axis=-1) for part in (grid.fit, grid.choose)
     )
@@ -296,7 +296,7 @@ def _guess_errors(grid: _Grid) -> tuple[float, float]:
 
 
 def _point_epsilon(chains: CoveringChains, epsilon: float) -> float:
-    """Find the largest epsilon of a single point for which all points together lose at most `epsilon` about a tick.
+    """Find the largest epsilon of a single point with which all points lose at most `epsilon` about a tick.
 
     The odds-ratio bound of the class holds for any side information and start, and for chains that change over time.
     """
@@ -308,7 +308,7 @@ def _point_epsilon(chains: CoveringChains, epsilon: float) -> float:
 
 
 def _point_emission(grid: _Grid, point_epsilon: float) -> Floats | None:
-    """The distribution (k, m) from which a device draws points for each cell; `None` if no such noise is possible."""
+    """Find the distribution of points for each cell (k, m); `None` if no such noise is possible."""
     try:
         return emission(fallback_noise(grid.model.cells, point_epsilon), grid.model.cells).probabilities
     except (TableError, GraphError):
@@ -320,15 +320,15 @@ def _draw_points(distribution: Floats, cut: Cut, rng: np.random.Generator) -> Sy
     return SymbolOutputs(np.where(cut.states >= 0, symbols, -1), distribution)
 
 
-def _track_errors(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.Generator, runs: int) -> Floats:
+def _track_errors(grid: _Grid, distribution: Floats, grid_set: _Set, rng: np.random.Generator, runs: int) -> Floats:
     """Distances in metres from every place of a set to the newest estimate, for `runs` draws of the noise."""
     chain, errors = grid.covered.transition, []
     start_distribution = stationary_distribution(chain)
-    truth = grid.metres(part.places)
+    truth = grid.metres(grid_set.places)
     for _ in range(runs):
-        symbols = _draw_points(distribution, part.cut, rng).symbols
-        beliefs = filter_beliefs(symbols, start_distribution, chain, distribution, lengths=part.cut.lengths).beliefs
-        distances = np.linalg.norm((beliefs @ grid.centres)[part.newest] - truth, axis=-1)
+        symbols = _draw_points(distribution, grid_set.cut, rng).symbols
+        beliefs = filter_beliefs(symbols, start_distribution, chain, distribution, lengths=grid_set.cut.lengths).beliefs
+        distances = np.linalg.norm((beliefs @ grid.centres)[grid_set.newest] - truth, axis=-1)
         errors.append(distances[~np.isnan(distances)])
     return np.concatenate(errors)
 
@@ -338,7 +338,7 @@ def _judged_points(
 ) -> Candidate:
     choose_errors = _track_errors(grid, emission, grid.choose, rng, _RUNS)
     test_errors = _track_errors(grid, emission, grid.test, rng, _RUNS)
-    errors = np.concatenate([choose_errors, _track_errors(grid, emission, grid.fit, rng, 1)])
+    all_errors = np.concatenate([choose_errors, _track_errors(grid, emission, grid.fit, rng, 1)])
     chains = grid.covered.chains
     tick_seconds = period * grid.every
     frame_length = frame_ticks(question.gathering_seconds, tick_seconds, MAX_MEASURE_TICKS)
@@ -352,7 +352,7 @@ def _judged_points(
         adversary="universal",
         expected_error=float(choose_errors.mean()),
         error_95=float(
-            max([np.quantile(errors, _QUANTILE), *(block.mean() for block in np.array_split(errors, _BLOCKS))])
+            max([np.quantile(all_errors, _QUANTILE), *(block.mean() for block in np.array_split(all_errors, _BLOCKS))])
         ),
         held_back_error=float(test_errors.mean()),
         judged=len(grid.choose.cut.states),
@@ -374,7 +374,7 @@ def _choose_points(
         if _is_class_refuted(grid, candidate, epsilon, rng):
             continue
         attacks = attack(*grid.test.cut, _draw_points(points.emission, grid.test.cut, rng), candidate.epsilon)
-        failures = [*beyond_ceiling(attacks)]
+        failures = [*ceiling_failures(attacks)]
         if candidate.held_back_error is None or candidate.held_back_error > candidate.error_95:
             failures.append("on the third set the error is beyond what 95 % of answers should be within")
         return points._replace(candidate=replace(candidate, attack=attacks[0])), tuple(failures)
@@ -382,7 +382,7 @@ def _choose_points(
 
 
 def _is_class_refuted(grid: _Grid, candidate: Candidate, epsilon: float, rng: np.random.Generator) -> bool:
-    """True if attackers on the first set refute the class of a grid, for points that keep epsilon in all."""
+    """True if attackers on the first set refute the class of a grid; all points together keep epsilon."""
 
     def draw_outputs(chains: CoveringChains, generator: np.random.Generator) -> Outputs | None:
         emission = _point_emission(grid, _point_epsilon(chains, epsilon))

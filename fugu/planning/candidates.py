@@ -181,14 +181,14 @@ class Candidate:
         return useful_as.get(self.answers, "share")
 
     def window(self, epoch: float | None = None) -> WantedWindow:
-        """The window or profile of a policy; a profile has its zone's transitions from `epoch` on (default: now)."""
+        """The window or profile to plan; a profile has its zone's transitions from `epoch` on, by default from now."""
         window = wanted_window(self.window_ticks or SHORTEST, self.bins)
         if self.blocks is None:
             return window
         query = Query("profile", blocks=profile_blocks(f"{self.blocks.seconds}s/{self.blocks.zone}", epoch))
         return window._replace(name=_PROFILE, query=query)
 
-    def planned(self, chains: CoveringChains, epsilon: float) -> Candidate:
+    def with_noise(self, chains: CoveringChains, epsilon: float) -> Candidate:
         """Copy the candidate with the noise for a class and an epsilon. FuguError: no noise is enough."""
         if self.kind == "symbols":
             return replace(self, table=symbol_plan(chains, epsilon, self.adversary, self.stretch_ticks).table)
@@ -202,21 +202,21 @@ class Candidate:
             outputs = StreamOutputs(None, (window.window(self.scale),))
         return outputs.bound(chains, self.adversary, chains.ratio_loss(*outputs.ratios, self.adversary).epsilon)
 
-    def assess(self, samples: Sampled, choice: Cut, rng: np.random.Generator) -> Assessment | None:
+    def assess(self, samples: Sampled, choose: Cut, rng: np.random.Generator) -> Assessment | None:
         """Assess the symbols on a set, for the state now or for shares; `None` if there are too few windows."""
         assert self.table is not None
         if self.window_ticks is None:
-            return assess_now(self.table, samples.fit, choice, len(samples.test.states), rng)
+            return assess_now(self.table, samples.fit, choose, len(samples.test.states), rng)
         length = max(1, self.window_ticks // samples.every)
-        return assess_shares(self.table, samples.fit, choice, length, self.bins, rng)
+        return assess_shares(self.table, samples.fit, choose, length, self.bins, rng)
 
 
 def no_candidate(
-    discretiser: Discretiser, chains: CoveringChains | None, question: Question, **extra: Any
+    discretiser: Discretiser, chains: CoveringChains | None, question: Question, **other_fields: Any
 ) -> Candidate:
-    """A candidate without a release: only the states, their class, the question's epsilon and the fields `extra`."""
-    asked = {"answers": question.want or "share", "devices": question.devices, "adversary": question.adversary}
-    fields = {"kind": "none", "epsilon": question.epsilon, **asked, **extra}
+    """Make a candidate without a release, from states, their class and a question; `other_fields` are set too."""
+    asked_fields = {"answers": question.want or "share", "devices": question.devices, "adversary": question.adversary}
+    fields = {"kind": "none", "epsilon": question.epsilon, **asked_fields, **other_fields}
     return Candidate(discretiser=discretiser, chains=chains, **fields)
 
 
@@ -235,8 +235,8 @@ class Problem:
     question: Question
     states: ChosenStates
     rng: np.random.Generator
-    known_samples: dict[tuple[int, bool], Sampled] = field(default_factory=dict)
-    known_classes: dict[int, tuple[CoveringClass, ...]] = field(default_factory=dict)
+    sample_cache: dict[tuple[int, bool], Sampled] = field(default_factory=dict)
+    class_cache: dict[int, tuple[CoveringClass, ...]] = field(default_factory=dict)
 
     @property
     def bins(self) -> Bins:
@@ -250,35 +250,37 @@ class Problem:
         return blocks_of_ticks(self.readings, self.question)
 
     def samples(self, every: int = 1, *, daily: bool = False) -> Sampled:
-        """The states of every so many ticks in three sets, computed once; each set is in one piece if `daily`.
+        """The states of each `every`-th tick in three sets, computed once; if `daily`, each set is in one piece.
 
         Raises:
             TooShortError: the recording has too few ticks.
         """
-        if (every, daily) not in self.known_samples:
+        if (every, daily) not in self.sample_cache:
             readings, states = self.readings, self.states
             sets = three_sets(readings.segments, states.baseline_ticks, 1 if daily else MOST_TURNS)
-            self.known_samples[every, daily] = sample_states(readings, states, sets, every)
-        return self.known_samples[every, daily]
+            self.sample_cache[every, daily] = sample_states(readings, states, sets, every)
+        return self.sample_cache[every, daily]
 
     def samples_of(self, candidate: Candidate) -> Sampled:
         """The states from which a candidate is released."""
         return self.samples(candidate.every, daily=candidate.blocks is not None)
 
-    def covered(self, every: int) -> tuple[CoveringClass, ...]:
-        """The class of each donor, fitted to every so many ticks, computed once. ChainClassError: too few steps."""
-        if every not in self.known_classes:
+    def donor_classes(self, every: int) -> tuple[CoveringClass, ...]:
+        """The class of each donor, fitted once to each `every`-th tick. ChainClassError: there are too few steps."""
+        if every not in self.class_cache:
             samples = self.samples(every)
             k = len(samples.discretiser.states)
-            self.known_classes[every] = tuple(covering_class(*cut, k) for cut in samples.whole)
-        return self.known_classes[every]
+            self.class_cache[every] = tuple(covering_class(*cut, k) for cut in samples.whole)
+        return self.class_cache[every]
 
     def chains(self, every: int = 1) -> CoveringChains:
-        """The class that covers the whole recordings of all donors; errors as for `covered`."""
-        return union([donor.chains for donor in self.covered(every)])
+        """The class that covers the whole recordings of all donors; errors as for `donor_classes`."""
+        return union([donor.chains for donor in self.donor_classes(every)])
 
-    def planned(self, kind: Kind, chains: CoveringChains, every: int = 1, blocks: DayBlocks | None = None) -> Candidate:
-        """A candidate of a kind with its noise, but without errors yet. FuguError: no noise is enough."""
+    def new_candidate(
+        self, kind: Kind, chains: CoveringChains, every: int = 1, blocks: DayBlocks | None = None
+    ) -> Candidate:
+        """Make a candidate of a kind, with noise but without errors. FuguError: no noise is enough."""
         bins = self.bins if blocks is None else (self.states.counted,)
         release = no_candidate(
             self.samples(every).discretiser,
@@ -291,28 +293,28 @@ class Problem:
             blocks=blocks,
             stretch_ticks=self.question.ticks(self.readings.period * every),
         )
-        return release.planned(chains, self.question.epsilon)
+        return release.with_noise(chains, self.question.epsilon)
 
-    def shares(self, candidate: Candidate, name: SetName) -> Shares:
+    def shares(self, candidate: Candidate, set_name: SetName) -> Shares:
         """The true answers of a candidate's windows in a set of the recording."""
         samples, length = self.samples_of(candidate), candidate.window_ticks
-        cut: Cut = getattr(samples, name)
+        cut: Cut = getattr(samples, set_name)
         assert length is not None
         if (blocks := candidate.blocks) is None:
             return true_shares(*cut, length, candidate.bins)
-        block_of_tick = self.divisions[blocks][getattr(samples.sets, name).rows]
+        block_of_tick = self.divisions[blocks][getattr(samples.sets, set_name).rows]
         return profile_shares(cut, blocks, block_of_tick, self.states.counted, length)
 
-    def score(self, candidate: Candidate, name: SetName, runs: int | None = None) -> float | None:
+    def score(self, candidate: Candidate, set_name: SetName, runs: int | None = None) -> float | None:
         """The mean absolute error of a candidate in a set; `None` if the set holds no whole answer.
 
         Noise is drawn `runs` times, by default more often the fewer answers there are.
         """
         if candidate.table is not None:
             samples = self.samples(candidate.every)
-            assessment = candidate.assess(samples, getattr(samples, name), self.rng)
+            assessment = candidate.assess(samples, getattr(samples, set_name), self.rng)
             return None if assessment is None else assessment.expected_error
-        shares = self.shares(candidate, name)
+        shares = self.shares(candidate, set_name)
         if not len(shares.counts):
             return None
         assert candidate.scale is not None
@@ -369,15 +371,15 @@ def window_scale(chains: CoveringChains, epsilon: float, adversary: Adversary, b
 def window_candidates(
     problem: Problem, chains: CoveringChains, lengths: Sequence[int], blocks: DayBlocks | None = None
 ) -> list[Candidate]:
-    """Windows of several lengths, or profiles by `blocks`, for one device and for the group.
+    """Make candidates of several lengths, for one device and for the group: windows, or profiles by `blocks`.
 
     Lengths of which the recording holds too few windows are left out.
 
     Raises:
         FuguError: no noise is enough.
     """
-    release, candidates = problem.planned("windows", chains, blocks=blocks), []
-    judging_of = _judge_windows if blocks is None else _judge_profiles
+    release, candidates = problem.new_candidate("windows", chains, blocks=blocks), []
+    judge_shares = _judge_windows if blocks is None else _judge_profiles
     scale = release.scale
     assert scale is not None
     for length in lengths:
@@ -385,7 +387,7 @@ def window_candidates(
         fit, choice = problem.shares(window, "fit"), problem.shares(window, "choose")
         all_counts, all_truth = np.concatenate([fit.counts, choice.counts]), np.concatenate([fit.truth, choice.truth])
         shares = fit._replace(counts=all_counts, truth=all_truth)
-        if not len(fit.counts) or (judging := judging_of(problem, fit, choice, shares, seconds)) is None:
+        if not len(fit.counts) or (judging := judge_shares(problem, fit, choice, shares, seconds)) is None:
             continue
         message = partial(_window_message, judging.name, length, shares.counts.shape[1])
         for devices in sorted({1, problem.question.devices}):
@@ -424,29 +426,29 @@ class _Judging(NamedTuple):
 
 
 def _judge_windows(problem: Problem, fit: Shares, choice: Shares, shares: Shares, seconds: float) -> _Judging | None:
-    """Judge windows by the second set, or by all `shares` if it has too few; `None` if all are too few."""
+    """Judge windows by the second set, or by all `shares` if that set has too few; `None` if all are too few."""
     if len(shares.counts) < _LEAST_WINDOWS:
         return None
-    times, moments = None, problem.readings.moments
+    day_parts, moments = None, problem.readings.moments
     if problem.readings.steady and moments is not None:  # devices of a group share the time of day
         sets = problem.samples().sets
         fit_times, choice_times = (
             np.rint(moments[part.rows][windows.first] % DAY / seconds).astype(np.int64) % max(1, round(DAY / seconds))
             for part, windows in ((sets.fit, fit), (sets.choose, choice))
         )
-        times = fit_times, np.concatenate([fit_times, choice_times])
+        day_parts = fit_times, np.concatenate([fit_times, choice_times])
     judged_shares = choice if len(choice.counts) >= _LEAST_WINDOWS else shares
     return _Judging(
         _WINDOW,
         judged_shares,
         len(shares.counts),
         len(judged_shares.counts),
-        lambda devices, rng: guess_error(fit.truth, shares.truth, devices, rng, times),
+        lambda devices, rng: guess_error(fit.truth, shares.truth, devices, rng, day_parts),
     )
 
 
 def _judge_profiles(_problem: Problem, fit: Shares, _choice: Shares, shares: Shares, _seconds: float) -> _Judging:
-    """Judge profiles by all `shares`, of which each part of the day is an answer."""
+    """Judge profiles by all `shares`; the share of each part of the day is an answer."""
     error = float(np.abs(shares.truth - np.median(fit.truth)).mean())
     return _Judging(_PROFILE, shares, shares.counts.size, shares.counts.size, lambda _devices, _rng: error)
 
@@ -458,18 +460,18 @@ def best_symbols(problem: Problem, every: int, chains: CoveringChains, lengths: 
     is enough.
     """
     samples, period = problem.samples(every), problem.readings.period
-    ticks = frame_ticks(problem.question.gathering_seconds, period * every)
-    release, candidates = replace(problem.planned("symbols", chains, every), devices=1), []
+    frame_length = frame_ticks(problem.question.gathering_seconds, period * every)
+    release, candidates = replace(problem.new_candidate("symbols", chains, every), devices=1), []
     assert release.table is not None
-    message = partial(_symbol_message, ticks, release.table.symbols)
+    message = partial(_symbol_message, frame_length, release.table.symbols)
     wants_state_now = problem.question.want == "now"
-    lengths_or_none: Sequence[int | None] = (None,) if wants_state_now else lengths
-    for length in lengths_or_none:
+    answer_lengths: Sequence[int | None] = (None,) if wants_state_now else lengths
+    for length in answer_lengths:
         candidate = replace(release, answers="now" if wants_state_now else release.answers, window_ticks=length)
         if (errors := candidate.assess(samples, samples.choose, problem.rng)) is not None:
-            gathering = ticks * period * every
-            latency = gathering + (length or 0) * period
-            candidates.append(replace(candidate, **errors._asdict(), **traffic(gathering, latency, message, 1)))
+            gathering_seconds = frame_length * period * every
+            latency = gathering_seconds + (length or 0) * period
+            candidates.append(replace(candidate, **errors._asdict(), **traffic(gathering_seconds, latency, message, 1)))
     return min(candidates, key=attrgetter("relative_error"), default=None)
 
 
@@ -490,7 +492,7 @@ def _symbol_message(ticks: int, symbols: int) -> bytes:
 def guess_error(
     answers: Floats, truth: Floats, devices: int, rng: np.random.Generator, times: tuple[Ints, Ints] | None = None
 ) -> float:
-    """The mean absolute error of always guessing the median of `answers` (w, b), judged by `truth` (v, b).
+    """The mean absolute error, by `truth` (v, b), of always guessing the median of `answers` (w, b).
 
     For a group, averages are guessed; each device is like a window drawn at random. Windows of a group have the same
     part of the day by `times`, (w,) and (v,), if given.
@@ -501,9 +503,9 @@ def guess_error(
     return float(np.abs(truth - np.median(answers, axis=0)).mean())
 
 
-def _group_means(answers: Floats, times: NDArray[Any], devices: int, rng: np.random.Generator) -> Floats:
-    """The averages of simulated groups of devices, equally many for each part of the day."""
-    groups = [answers[times == time] for time in np.unique(times)]
+def _group_means(answers: Floats, day_parts: NDArray[Any], devices: int, rng: np.random.Generator) -> Floats:
+    """Simulate averages over groups of devices, with equally many groups for each part of the day."""
+    groups = [answers[day_parts == day_part] for day_part in np.unique(day_parts)]
     sample_shape = (math.ceil(_GROUPS / len(groups)), min(devices, 1000))
     return np.concatenate([group[rng.integers(len(group), size=sample_shape)].mean(axis=1) for group in groups])
 
@@ -517,46 +519,46 @@ class Assessment(NamedTuple):
     judged: int
 
 
-def assess_now(table: NoiseTable, fit: Cut, choice: Cut, stretch_ticks: int, rng: np.random.Generator) -> Assessment:
-    """The share of ticks at which the most likely state, given all symbols so far, is wrong.
+def assess_now(table: NoiseTable, fit: Cut, choose: Cut, stretch_ticks: int, rng: np.random.Generator) -> Assessment:
+    """Find the share of ticks at which the most likely state, given all symbols so far, is wrong.
 
     A subscriber's chain is learned from `fit`. The error `error_95` is the share of wrong states that 95 % of stretches
     of `stretch_ticks` do not exceed.
     """
     k = table.states
     transition = mean_transitions(*fit, k, pseudocount=1.0)
-    distribution = stationary_distribution(transition)
-    is_wrong = _wrong_estimates(table, choice, transition, distribution, rng)
-    all_wrong = np.concatenate([is_wrong, _wrong_estimates(table, fit, transition, distribution, rng)])
+    start_distribution = stationary_distribution(transition)
+    is_wrong = _wrong_estimates(table, choose, transition, start_distribution, rng)
+    all_wrong = np.concatenate([is_wrong, _wrong_estimates(table, fit, transition, start_distribution, rng)])
     block_errors = [block.mean() for block in np.array_split(all_wrong, _BLOCKS) if len(block)]
     ticks = len(all_wrong) / _BLOCKS
     spread = float(np.std(block_errors, ddof=1)) * math.sqrt(1.0 / len(block_errors) + ticks / max(stretch_ticks, 1))
     error_95 = float(np.mean(block_errors)) + float(stdtrit(len(block_errors) - 1, _CONFIDENCE)) * spread
-    states, error = choice.states[choice.states >= 0], float(is_wrong.mean())
+    states, error = choose.states[choose.states >= 0], float(is_wrong.mean())
     # The most frequent state of the same set: a guess learned elsewhere would flatter symbols after a drift.
-    guess = 1.0 - float(np.bincount(states, minlength=k).max()) / max(len(states), 1)
-    return Assessment(error, min(1.0, max(error_95, error)), guess, len(is_wrong))
+    share_of_others = 1.0 - float(np.bincount(states, minlength=k).max()) / max(len(states), 1)
+    return Assessment(error, min(1.0, max(error_95, error)), share_of_others, len(is_wrong))
 
 
 def assess_shares(
-    table: NoiseTable, fit: Cut, choice: Cut, length: int, bins: Bins, rng: np.random.Generator
+    table: NoiseTable, fit: Cut, choose: Cut, length: int, bins: Bins, rng: np.random.Generator
 ) -> Assessment | None:
-    """The errors of shares over `length` ticks that are estimated from symbols; `None` if there are too few windows.
+    """Find the errors of shares, over `length` ticks, estimated from symbols; `None` if there are too few windows.
 
     The guess is learned from `fit`; the 95 % error is that on both sets.
     """
     m, inverse_table = table.symbols, np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
     errors, truths = [], []
-    for cut in (fit, choice):
+    for cut in (fit, choose):
         shares = true_shares(*cut, length, bins)
         if len(shares.counts) < 2:
             return None
         windows = np.arange(len(shares.first))[:, None]
-        ticks, run_errors = shares.first[:, None] + np.arange(length), []
+        window_ticks, run_errors = shares.first[:, None] + np.arange(length), []
         for _ in range(_SYMBOL_RUNS):
-            cells = windows * m + _draw_symbols(cut.states, table, rng)[ticks]
-            symbols = np.bincount(cells.ravel(), minlength=len(windows) * m)
-            state_shares = symbols.reshape(-1, m) / length @ inverse_table
+            symbol_cells = windows * m + _draw_symbols(cut.states, table, rng)[window_ticks]
+            symbol_counts = np.bincount(symbol_cells.ravel(), minlength=len(windows) * m)
+            state_shares = symbol_counts.reshape(-1, m) / length @ inverse_table
             answers = np.stack([state_shares[:, list(group)].sum(axis=1) for group in bins], axis=1)
             run_errors.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
         errors.append(np.concatenate(run_errors))
@@ -570,11 +572,11 @@ def assess_shares(
 
 
 def _wrong_estimates(
-    table: NoiseTable, cut: Cut, transition: Floats, distribution: Floats, rng: np.random.Generator
+    table: NoiseTable, cut: Cut, transition: Floats, start_distribution: Floats, rng: np.random.Generator
 ) -> Floats:
     symbols = _draw_symbols(cut.states, table, rng)
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
-    beliefs = filter_beliefs(symbols, distribution, transition, emission, lengths=cut.lengths).beliefs
+    beliefs = filter_beliefs(symbols, start_distribution, transition, emission, lengths=cut.lengths).beliefs
     return np.asarray(beliefs.argmax(axis=1) != cut.states, dtype=np.float64)[cut.states >= 0]
 
 

@@ -20,7 +20,7 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain, matrix_rows, 
 from fugu.privacy.chain_model import ChainModel, Matrix
 from fugu.privacy.learned_class import LearnedModel
 
-__all__ = ["ChainSource", "bare_chains", "cost_words", "file_source", "fitted_segment", "interval_source"]
+__all__ = ["ChainSource", "cost_words", "file_source", "interval_source", "longest_segment_ticks", "read_declared"]
 
 _MOST_MEMBERS = 8
 _Model = TypeVar("_Model", ChainModel, LearnedModel)
@@ -50,24 +50,24 @@ def interval_source(q: tuple[float, float], r: tuple[float, float]) -> ChainSour
 
 
 def file_source(path: Path) -> ChainSource:
-    """Read the class of a chain file: one that holds the declared chains, or the class of a fitted or learned chain.
+    """Read the class of a chain file: that of its declared chains, or that of its fitted or learned chain.
 
     Raises:
         FuguError: the file holds no chain, or no stream can be planned for it.
     """
-    if (declared_chains := bare_chains(path)) is not None:
+    if (declared_chains := read_declared(path)) is not None:
         return _declared_source(path, declared_chains)
     if json.loads(path.read_bytes()).get("kind") == "learned":
         return _learned_source(path, _read_model(LearnedModel, path))
     return _fitted_source(path, _read_model(ChainModel, path))
 
 
-def fitted_segment(path: Path) -> int:
-    """Ticks of the longest segment without a gap in a fitted chain's recording. ChainClassError: no fitted chain."""
+def longest_segment_ticks(path: Path) -> int:
+    """The ticks of the longest segment in a fitted chain's recording. ChainClassError: there is no such chain."""
     return _read_model(ChainModel, path).longest_segment
 
 
-def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
+def read_declared(path: Path) -> tuple[MarkovChain, ...] | None:
     """Read a file of declared chains; `None` if it seems to hold a fitted or learned chain.
 
     Raises:
@@ -92,7 +92,7 @@ def _read_model(model: type[_Model], path: Path) -> _Model:
 
 
 def _declared_source(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
-    """The class of declared chains: intervals of q and r if there are two states, else a bound on their odds ratios."""
+    """The class of declared chains: intervals of q and r for two states, else a bound on their odds ratios."""
     matrices = [matrix_rows(chain.transition) for chain in chains]
     chain_words = f"the chain of {path}, taken as it is" if len(chains) == 1 else f"the {len(chains)} chains of {path}"
     note = f"class of chains: {chain_words}"
@@ -111,18 +111,18 @@ def _declared_source(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource
     return ChainSource(bounded_class, matrices[0], (note, *cost_words(bounded_class, matrices)))
 
 
-def cost_words(chains: BoundedChains | JointChains, members: Sequence[Matrix]) -> tuple[str, ...]:
-    """Say what it costs that a device knows only odds ratios; empty if that takes long, or cannot be computed."""
-    if len(members) > _MOST_MEMBERS or chains.states > EXACT_STATES:
+def cost_words(chains: BoundedChains | JointChains, matrices: Sequence[Matrix]) -> tuple[str, ...]:
+    """Describe the cost of planning by odds ratios alone; empty if the cost cannot be computed, or takes long."""
+    if len(matrices) > _MOST_MEMBERS or chains.states > EXACT_STATES:
         return ()
     secret_class = class_of(chains)
     try:
         rate = ChainAccountant(chains).allowance(1.0)
-        known_class = KnownChains(tuple(map(MarkovChain.stationary, members)), secret_class.secrets)
+        known_class = KnownChains(tuple(map(MarkovChain.stationary, matrices)), secret_class.secrets)
         loss, _ = known_class.endless_loss(rate * secret_class.secrets, "ignorant")
     except ChainClassError:
         return ()
-    chain_words = "the chain itself" if len(members) == 1 else "these chains"
+    chain_words = "the chain itself" if len(matrices) == 1 else "these chains"
     cost = f"noise for epsilon 1 by odds ratios would lose {loss:.3g} by {chain_words}, to whoever knows no state"
     return (f"a device takes no chain as it is: {cost}",)
 
@@ -136,8 +136,8 @@ def _fitted_source(path: Path, model: ChainModel) -> ChainSource:
     if model.order == 2:  # what a tick may tell is filled in when a policy is made of its plan
         joint_chains = joint_class(model, True, (stream.name,), period_seconds or 1.0)([1.0])
         chains, typical_matrix = joint_chains, matrix_rows(marginal(model, 0))
-        words = f"as the chain of order 2 of {stream.source}, by the odds ratios of two of its steps"
-        notes = [f"class of chains: {words}", *cost_words(joint_chains, joint_chains.typical_matrices)]
+        class_words = f"as the chain of order 2 of {stream.source}, by the odds ratios of two of its steps"
+        notes = [f"class of chains: {class_words}", *cost_words(joint_chains, joint_chains.typical_matrices)]
     elif chains is None:
         raise ChainClassError(f"{path}: {stream.source}: {model.refused}")
     else:
@@ -154,12 +154,12 @@ def _fitted_source(path: Path, model: ChainModel) -> ChainSource:
                 "that, and is protected like the others"
             )
     missing_share = stream.missing_share if stream.missing_state is None else None
-    reading_facts = period_seconds, stream.discretiser, stream.missing_state, missing_share
-    return ChainSource(chains, typical_matrix, tuple(notes), (model.warning,), *reading_facts)
+    recording_facts = period_seconds, stream.discretiser, stream.missing_state, missing_share
+    return ChainSource(chains, typical_matrix, tuple(notes), (model.warning,), *recording_facts)
 
 
 def _learned_source(path: Path, model: LearnedModel) -> ChainSource:
-    """The class learned from released symbols; these are public already, so that the class needs no warning."""
+    """The class learned from released symbols, without a warning as these symbols are public."""
     if model.chains is None:
         raise ChainClassError(f"{path}: {model.source}: {model.refused}")
     discretiser, note = model.discretiser, f"class of chains learned from {model.words}"

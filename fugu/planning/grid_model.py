@@ -55,8 +55,8 @@ class GridModel(NamedTuple):
     @property
     def transition(self) -> Floats:
         """The relative frequencies of transitions, (N, N)."""
-        share: Floats = self.counts / self.counts.sum(axis=1, keepdims=True)
-        return share
+        frequencies: Floats = self.counts / self.counts.sum(axis=1, keepdims=True)
+        return frequencies
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class GridModel(NamedTuple):
         return {"origin": list(self.origin), "step": list(self.step), **missing_field}
 
     def restricted(self, cells: Ints) -> GridModel:
-        """Restrict the model to some cells, by increasing index; they must contain the cell for missing places."""
+        """Restrict the model to cells with increasing indices, among them the cell for missing places."""
         return self._replace(
             cells=self.cells[cells],
             counts=self.counts[cells][:, cells],
@@ -93,18 +93,18 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     latitude = math.radians(min(85.0, abs(round(float(np.nanmedian(traces.places[:, 0]))))))
     step = np.array([metres / METRES_PER_DEGREE, metres / (METRES_PER_DEGREE * math.cos(latitude))])
     has_place = ~np.isnan(traces.places[:, 0])
-    touched = np.floor(traces.places[has_place] / step).astype(np.int64)
-    lattice, places, visits = np.unique(touched, axis=0, return_inverse=True, return_counts=True)
+    touched_cells = np.floor(traces.places[has_place] / step).astype(np.int64)
+    visited_cells, cell_of_place, visits = np.unique(touched_cells, axis=0, return_inverse=True, return_counts=True)
     missing_state = int(visits.argmax())
-    codes = np.full(len(has_place), missing_state, dtype=np.int64)
-    codes[has_place] = places.ravel()
+    cell_of_row = np.full(len(has_place), missing_state, dtype=np.int64)
+    cell_of_row[has_place] = cell_of_place.ravel()
     is_step = traces.trace[1:] == traces.trace[:-1]
-    before, after = codes[:-1][is_step], codes[1:][is_step]
-    steps, labels = _connected_steps(before, after, len(lattice))
+    before, after = cell_of_row[:-1][is_step], cell_of_row[1:][is_step]
+    step_counts, labels = _connected_steps(before, after, len(visited_cells))
     # the component with the most cells; of equal ones the most visited
     sizes, weights = np.bincount(labels), np.bincount(labels, weights=visits)
     chain_cells = np.flatnonzero(labels == max(range(len(sizes)), key=lambda label: (sizes[label], weights[label])))
-    if len(lattice) < 2:
+    if len(visited_cells) < 2:
         raise PlanningError(f"{traces.source}: all places lie in one cell of {metres:g} m: take smaller cells")
     if len(chain_cells) < 2:
         raise PlanningError(
@@ -120,16 +120,16 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
         raise PlanningError(
             f"{traces.source}: {len(chain_cells)} cells of {metres:g} m; at most {_MOST_CELLS}: take larger cells"
         )
-    corner_cell = lattice[chain_cells].min(axis=0)
+    corner_cell = visited_cells[chain_cells].min(axis=0)
     corner = corner_cell * step
     return GridModel(
-        cells=(lattice[chain_cells] - corner_cell)[:, ::-1],
-        counts=steps[chain_cells][:, chain_cells].toarray().astype(np.int64),
+        cells=(visited_cells[chain_cells] - corner_cell)[:, ::-1],
+        counts=step_counts[chain_cells][:, chain_cells].toarray().astype(np.int64),
         visits=visits[chain_cells],
         metres=metres,
         origin=(float(corner[0]), float(corner[1])),
         step=(float(step[0]), float(step[1])),
-        visited=len(lattice),
+        visited=len(visited_cells),
         outside=int(visits.sum() - visits[chain_cells].sum()),
         period_seconds=traces.median_step if period_seconds is None else period_seconds,
         missing=int(np.searchsorted(chain_cells, missing_state)) if not has_place.all() else None,
@@ -137,13 +137,13 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
 
 
 def _connected_steps(before: Ints, after: Ints, state_count: int) -> tuple[csr_array, Ints]:
-    """Count steps (count, count), and label (count,) the components of states that can be reached from one another."""
+    """Count the steps (k, k) between states, and number (k,) the components of states that reach one another."""
     steps = csr_array((np.ones(len(before), dtype=np.int64), (before, after)), shape=(state_count, state_count))
     return steps, connected_components(steps, directed=True, connection="strong")[1]
 
 
 def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
-    """The chain as an object for JSON; `fugu plan measure` reads it."""
+    """Return the chain as an object for JSON, which `fugu plan measure` reads."""
     before, after = np.nonzero(model.counts)
     return {
         "coordinates": model.cells.tolist(),
@@ -169,7 +169,7 @@ _MOST_PAIRS = 1024
 
 
 def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
-    """Fit a chain over pairs of cells (before, now), as an object for JSON; `fugu plan measure` reads it.
+    """Fit a chain over pairs of cells (before, now). Return an object for JSON, which `fugu plan measure` reads.
 
     The chain lives on the largest set of pairs that can all be reached from one another, and on their cells.
 
@@ -177,35 +177,35 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         PlanningError: there is no such set, it has too many pairs, or lacks the cell for missing places.
     """
     cell_count = len(model.cells)
-    present = ~np.isnan(traces.places[:, 0])
+    has_place = ~np.isnan(traces.places[:, 0])
     corner_cell = np.rint(np.array(model.origin) / np.array(model.step)).astype(np.int64)
-    lattice = np.floor(traces.places[present] / np.array(model.step)).astype(np.int64) - corner_cell
+    lattice_cells = np.floor(traces.places[has_place] / np.array(model.step)).astype(np.int64) - corner_cell
     cell_of = {(x, y): cell for cell, (x, y) in enumerate(model.cells.tolist())}
-    cells = np.full(len(present), -1 if model.missing is None else model.missing, dtype=np.int64)
-    cells[present] = [cell_of.get((x, y), -1) for y, x in lattice.tolist()]
-    is_pair = (traces.trace[1:] == traces.trace[:-1]) & (cells[1:] >= 0) & (cells[:-1] >= 0)
-    row_pairs = np.where(is_pair, cells[:-1] * cell_count + cells[1:], -1)  # of each row but the first
+    cell_of_row = np.full(len(has_place), -1 if model.missing is None else model.missing, dtype=np.int64)
+    cell_of_row[has_place] = [cell_of.get((x, y), -1) for y, x in lattice_cells.tolist()]
+    is_pair = (traces.trace[1:] == traces.trace[:-1]) & (cell_of_row[1:] >= 0) & (cell_of_row[:-1] >= 0)
+    row_pairs = np.where(is_pair, cell_of_row[:-1] * cell_count + cell_of_row[1:], -1)  # of each row but the first
     is_step = (row_pairs[1:] >= 0) & (row_pairs[:-1] >= 0)
     pair_codes = np.unique(row_pairs[row_pairs >= 0])
     before, after = (np.searchsorted(pair_codes, codes[is_step]) for codes in (row_pairs[:-1], row_pairs[1:]))
-    steps, labels = _connected_steps(before, after, len(pair_codes))
-    selected = np.flatnonzero(labels == np.bincount(labels).argmax()) if len(pair_codes) else pair_codes
-    if len(selected) < 2:
+    steps, components = _connected_steps(before, after, len(pair_codes))
+    chain_pairs = np.flatnonzero(components == np.bincount(components).argmax()) if len(pair_codes) else pair_codes
+    if len(chain_pairs) < 2:
         raise PlanningError(f"{traces.source}: no trace ever returns to the same two cells in a row: take larger cells")
-    if len(selected) > _MOST_PAIRS:
+    if len(chain_pairs) > _MOST_PAIRS:
         raise PlanningError(
-            f"{traces.source}: {len(selected)} pairs of cells; at most {_MOST_PAIRS}: take larger cells"
+            f"{traces.source}: {len(chain_pairs)} pairs of cells; at most {_MOST_PAIRS}: take larger cells"
         )
-    step_counts = steps[selected][:, selected].toarray()
+    step_counts = steps[chain_pairs][:, chain_pairs].toarray()
     transition = step_counts / step_counts.sum(axis=1, keepdims=True)
-    pair_cells, shows = np.unique(pair_codes[selected] % cell_count, return_inverse=True)
+    pair_cells, shows = np.unique(pair_codes[chain_pairs] % cell_count, return_inverse=True)
     if len(pair_cells) < 2:
         raise PlanningError(f"{traces.source}: the pairs that come back are all of one cell: take smaller cells")
     if model.missing is not None and model.missing not in pair_cells:
         raise PlanningError(f"{traces.source}: the cell that stands in for missing places is in no pair that returns")
     pair_model = model.restricted(pair_cells)
     pair_model = pair_model._replace(outside=model.outside + int(model.visits.sum() - pair_model.visits.sum()))
-    cells_before = np.searchsorted(pair_cells, pair_codes[selected] // cell_count)
+    cells_before = np.searchsorted(pair_cells, pair_codes[chain_pairs] // cell_count)
     return {
         **grid_document(pair_model, traces),
         "transition": transition.tolist(),

@@ -33,25 +33,26 @@ __all__ = ["JointRecording", "Stream", "StreamRule", "joint_class", "marginal", 
 
 
 def joint_class(
-    model: ChainModel, is_known: bool, names: Sequence[str], period_seconds: float
+    model: ChainModel, as_fitted: bool, stream_names: Sequence[str], period_seconds: float
 ) -> Callable[[Sequence[float]], JointChains]:
-    """The class of a fitted joint chain, as a function of the rates: the loss about a tick that each stream may cause.
+    """Return the class of a fitted joint chain as a function of the streams' rates.
 
-    If `is_known`, the class has the odds ratio of the fitted chain; otherwise it covers the recording. A chain of order
-    2 is always taken as fitted, by the odds ratio of two steps.
+    A rate is the largest loss of a stream about a tick. If `as_fitted`, the class has the odds ratio of the fitted
+    chain; otherwise it covers the recording. A chain of order 2 is always taken as fitted, by the odds ratio of two
+    steps.
 
     Raises:
         PlanningError: there is no such class; one line says what to do instead.
     """
     step_counts = np.array(model.counts, dtype=np.int64)
-    if not is_known and model.order == 1 and model.chains is None:
+    if not as_fitted and model.order == 1 and model.chains is None:
         raise PlanningError(f"{model.refused}; --known takes the fitted chain as it is")
     typical_steps = matrix_rows(smooth_counts(step_counts) if model.order == 1 else smooth_pair_counts(step_counts))
     try:
         largest_odds = odds_ratio(typical_steps if model.order == 1 else two_steps(typical_steps, model.shows))
     except ValueError as error:
         raise PlanningError(f"no policy can declare such a joint chain: {error}") from None
-    if not is_known and model.chains is not None:
+    if not as_fitted and model.chains is not None:
         largest_odds = max(model.chains.odds_bound, largest_odds)
 
     def class_of(rates: Sequence[float]) -> JointChains:
@@ -59,7 +60,7 @@ def joint_class(
             return JointChains(
                 streams=tuple(
                     JointStream(name=name, states=stream.states, rate=rate)
-                    for name, stream, rate in zip(names, model.streams, rates, strict=True)
+                    for name, stream, rate in zip(stream_names, model.streams, rates, strict=True)
                 ),
                 period_us=round(period_seconds * 1_000_000),
                 shows=model.shows,
@@ -71,14 +72,14 @@ def joint_class(
             problem = first_problem(error) if isinstance(error, ValidationError) else error
             raise PlanningError(f"no policy can declare such a joint chain: {problem}") from None
 
-    class_of([1.0] * len(names))
+    class_of([1.0] * len(stream_names))
     return class_of
 
 
 def marginal(model: ChainModel, column: int) -> Floats:
-    """The transition matrix (k, k) of one stream by itself, according to the joint chain."""
-    own_states = np.eye(model.streams[column].states)[[shown_states[column] for shown_states in model.shows]]
-    return transition_matrix((own_states.T @ np.array(model.counts, dtype=np.float64) @ own_states).astype(np.int64))
+    """The transition matrix (k, k) of a single stream of a joint chain."""
+    indicator = np.eye(model.streams[column].states)[[shown_states[column] for shown_states in model.shows]]
+    return transition_matrix((indicator.T @ np.array(model.counts, dtype=np.float64) @ indicator).astype(np.int64))
 
 
 _PERIOD_TOLERANCE = 0.02
@@ -113,7 +114,7 @@ class JointRecording(NamedTuple):
 
 
 def read_stream(rule: StreamRule, options: ReadOptions) -> Stream:
-    """Read the states of a stream, chosen as for a plan.
+    """Read a stream, and choose its states as for a plan.
 
     Raises:
         PlanningError: the readings have no states of this kind.
@@ -141,16 +142,16 @@ def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecord
     """
     streams = tuple(read_stream(rule, options) for rule in rules)
     moments = [stream.readings.moments for stream in streams]
-    clocks = {times is not None and times.tobytes() for times in moments}
-    if len(clocks) == len({rule.path for rule in rules}) == 1:
+    different_times = {times is not None and times.tobytes() for times in moments}
+    if len(different_times) == len({rule.path for rule in rules}) == 1:
         ticks = np.arange(streams[0].states.size)
         common_rows = [ticks] * len(streams)
     else:
         common_rows, ticks = _common_ticks(rules, streams)
     breaks = np.cumsum(np.diff(ticks, prepend=ticks[:1] - 1) != 1)
-    states = np.stack([stream.states[own_rows] for stream, own_rows in zip(streams, common_rows, strict=True)], axis=1)
-    for stream, own_rows in zip(streams, common_rows, strict=True):
-        breaks = breaks + np.cumsum(np.diff(stream.readings.segments[own_rows], prepend=0) != 0)
+    states = np.stack([stream.states[rows] for stream, rows in zip(streams, common_rows, strict=True)], axis=1)
+    for stream, rows in zip(streams, common_rows, strict=True):
+        breaks = breaks + np.cumsum(np.diff(stream.readings.segments[rows], prepend=0) != 0)
     has_states = (states >= 0).all(axis=1)
     segments = (breaks + np.cumsum(~has_states))[has_states]
     most_ticks = max(int((stream.states >= 0).sum()) for stream in streams)

@@ -80,7 +80,7 @@ class SetPlan(NamedTuple):
 
 
 def set_plans(spec: MeasureSpec, constraints: ConstraintSets) -> tuple[SetPlan, ...]:
-    """Plan the different possible sets, ordered by first tick; if there are too many, prefer sets of the cycle."""
+    """Plan each different set of possible states, ordered by first tick; of too many, prefer sets of the cycle."""
     plans = []
     different_sets = [(*constraints.ticks(states), states) for states in dict.fromkeys(constraints.all())]
     for first, until, states in sorted(different_sets, key=lambda ticks: (ticks[1] is not None, ticks[0]))[:_MOST_SETS]:
@@ -89,8 +89,8 @@ def set_plans(spec: MeasureSpec, constraints: ConstraintSets) -> tuple[SetPlan, 
     return tuple(sorted(plans, key=lambda plan: plan.first))
 
 
-def set_plan(spec: MeasureSpec, first_tick: int, until: int | None, possible: Bools, likely: Bools) -> SetPlan:
-    """Protect the states that are possible from one tick until another; only `likely` ones have noise of their own."""
+def set_plan(spec: MeasureSpec, first_tick: int, end_tick: int | None, possible: Bools, likely: Bools) -> SetPlan:
+    """Plan the states that are possible between two ticks; only `likely` states have noise of their own."""
     values = spec.values
     # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
     cap = _FACTOR_CAP if spec.states <= MAX_TABLE_STATES else 1
@@ -100,10 +100,10 @@ def set_plan(spec: MeasureSpec, first_tick: int, until: int | None, possible: Bo
     fallback = not np.any(likely_values != likely_values[0])
     hull = complete_hull(values) if fallback else protection.hull
     degrees = degree_of_protection(protection.hull, values, possible)
-    return SetPlan(first_tick, until, possible, likely, tuple(exposed_states), protection, hull, degrees, fallback)
+    return SetPlan(first_tick, end_tick, possible, likely, tuple(exposed_states), protection, hull, degrees, fallback)
 
 
-def prior_within(distribution: Floats, name: str, plan: SetPlan) -> tuple[Floats, str]:
+def restricted_prior(distribution: Floats, name: str, plan: SetPlan) -> tuple[Floats, str]:
     """Restrict the long-run distribution to a set's possible states. Return the prior and its name."""
     masses = np.where(plan.possible, distribution, 0.0)
     if masses.sum() <= 0.0:
@@ -139,12 +139,12 @@ class Errors(NamedTuple):
 
 
 def assess(
-    spec: MeasureSpec, worst: SetPlan, prior: Floats, *, endless: bool, quick: bool
+    spec: MeasureSpec, worst_set: SetPlan, prior: Floats, *, is_endless: bool, quick: bool
 ) -> tuple[dict[str, Errors], dict[str, str]]:
-    """Compute both mechanisms' errors in a set, and why one has none; `endless` says that the set follows itself."""
-    values, epsilon, hull, noise = spec.values, spec.epsilon, worst.hull, worst.noise
+    """Compute the errors of mechanisms in a set, and reasons for absences; `is_endless` if the set follows itself."""
+    values, epsilon, hull, noise = spec.values, spec.epsilon, worst_set.hull, worst_set.noise
     generator = np.random.default_rng(_SEED)
-    walk = walk_of(spec.transition, prior, generator) if endless else None
+    walk = draw_walk(spec.transition, prior, generator) if is_endless else None
 
     def errors_of(noise_rmse: float | None, distribution: Emission) -> Errors:
         filter_rmse = None
@@ -157,14 +157,14 @@ def assess(
     if noise is not None:
         if spec.mechanism == "optimal":
             errors["optimal"] = errors_of(None, emission(noise, values))
-            noise = compile_noise(hull, values, worst.possible, epsilon, worst.likely)
+            noise = compile_noise(hull, values, worst_set.possible, epsilon, worst_set.likely)
         errors["staircase"] = errors_of(_staircase_error(hull, epsilon), emission(noise, values))
     if "optimal" in errors:
         return errors, {}
     if quick:
         return errors, {"optimal": QUICK}
     try:
-        optimal = optimum(spec, worst, prior)
+        optimal = optimum(spec, worst_set, prior)
     except (TableError, GraphError) as error:
         return errors, {"optimal": str(error)}
     points = {tuple(point): z for z, point in enumerate(optimal.outputs.tolist())}
@@ -191,7 +191,7 @@ def _staircase_error(hull: Hull, epsilon: float) -> float | None:
     return math.sqrt(staircase_error(staircase(hull, epsilon)))
 
 
-def walk_of(transition: Floats, distribution: Floats, generator: np.random.Generator) -> Ints:
+def draw_walk(transition: Floats, distribution: Floats, generator: np.random.Generator) -> Ints:
     """Draw a path of the chain that starts from a distribution."""
     steps = np.cumsum(transition, axis=1)
     ticks = max(_LEAST_DRAWS, min(_MOST_DRAWS, _MOST_CELLS // len(distribution))) // 2
@@ -210,7 +210,7 @@ def draw_points(distribution: Floats, states: Ints, generator: np.random.Generat
 
 
 def _filter_rmse(spec: MeasureSpec, distribution: Floats, path: Ints, likelihoods: Floats) -> float:
-    """The root-mean-square error of a gateway that filters a path, without the path's first twentieth."""
+    """The root-mean-square error of filtered estimates on a path, without the first twentieth of the path."""
     beliefs = smooth_stream(distribution, spec.transition, list(likelihoods), 0)
     warm_up = len(path) // 20
     squared_errors = beliefs[warm_up:] @ spec.values - spec.values[path[warm_up:]]
@@ -263,7 +263,7 @@ class MeasurePlan:
 
     @property
     def unbounded_factors(self) -> tuple[Fraction | float, ...]:
-        """For each state, the factor on epsilon between that state and absence, which is measured as 0."""
+        """The factor on epsilon between each state and absence, which is measured as 0."""
         return unbounded_factors(self.worst.hull, self.spec.values)
 
     @property
@@ -298,26 +298,26 @@ def make_measure_plan(
         raise PlanningError(str(error)) from None
     fallback, refused = None, None
     try:
-        some_noise = fallback_noise(spec.values, spec.epsilon)
-        sets = tuple(_with_noise(spec, plan, some_noise, distribution) for plan in sets)
-        fallback = some_noise
+        possible_noise = fallback_noise(spec.values, spec.epsilon)
+        sets = tuple(_with_noise(spec, plan, possible_noise, distribution) for plan in sets)
+        fallback = possible_noise
     except (TableError, GraphError) as error:
         refused = str(error)
     worst_set = max((plan for plan in sets if plan.repeats), key=lambda plan: noise_error(plan.hull))
-    prior, prior_name = prior_within(distribution, distribution_name, worst_set)
-    named, promised = None, 1
+    prior, prior_name = restricted_prior(distribution, distribution_name, worst_set)
+    named_share, promised_factor = None, 1
     if worst_set.noise is not None:
-        named = float((prior[:, None] * emission(worst_set.noise, spec.values).probabilities).max(axis=0).sum())
-        promised = _promised_factor(spec, initial, sets)
-    endless = constraints.start == len(constraints.all()) - 1 and not (spec.shows or spec.changes)
-    errors, reasons = assess(spec, worst_set, prior, endless=endless, quick=quick)
+        named_share = float((prior[:, None] * emission(worst_set.noise, spec.values).probabilities).max(axis=0).sum())
+        promised_factor = _promised_factor(spec, initial, sets)
+    is_endless = constraints.start == len(constraints.all()) - 1 and not (spec.shows or spec.changes)
+    errors, reasons = assess(spec, worst_set, prior, is_endless=is_endless, quick=quick)
     if refused is not None:
         reasons["staircase"] = refused
         stream = StreamEpsilon(None, adversary, "", "no device can draw such noise")
     elif quick:
         stream = StreamEpsilon(None, adversary, "", QUICK)
     else:
-        stream = _loss(spec, _measurement(spec, initial, promised), adversary, period)
+        stream = _loss(spec, _measurement(spec, initial, promised_factor), adversary, period)
     return MeasurePlan(
         spec=spec,
         constraints=constraints,
@@ -328,17 +328,17 @@ def make_measure_plan(
         prior_name=prior_name,
         errors=errors,
         reasons=reasons,
-        named=named,
+        named=named_share,
         stream=stream,
         initial=initial,
         fallback=fallback,
         refused=refused,
-        promised=promised,
+        promised=promised_factor,
     )
 
 
 def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
-    """The long-run distribution of the chain's state and its name; if steps change, that at the start of a cycle."""
+    """The long-run distribution of the chain's state, at the start of a cycle if steps change, and its name."""
     cycle, name = spec.transition, "the stationary distribution"
     if spec.changes:
         name = "the distribution that every cycle begins with in the long run"
@@ -358,7 +358,7 @@ def _with_noise(spec: MeasureSpec, plan: SetPlan, fallback: Noise, distribution:
         return plan._replace(noise=fallback)
     if spec.mechanism != "optimal":
         return plan._replace(noise=compile_noise(plan.hull, spec.values, plan.possible, spec.epsilon, plan.likely))
-    optimal = optimum(spec, plan, prior_within(distribution, "", plan)[0])
+    optimal = optimum(spec, plan, restricted_prior(distribution, "", plan)[0])
     if len(optimal.outputs) < 2:
         raise TableError("the optimal table always releases the same point: raise epsilon, or use staircases")
     return plan._replace(noise=noise_table(optimal))
@@ -370,20 +370,20 @@ def _measurement(spec: MeasureSpec, initial: Floats, factor: int) -> Measurement
 
 
 def _promised_factor(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan]) -> int:
-    """The least whole factor with which a device accepts the noise of all sets; staircases need whole factors.
+    """Find the least whole factor with which a device accepts the noise of all sets; staircases need whole factors.
 
     Rounding of tables and of the device's bounds can need one step more, so the device's own check decides.
     """
-    own_noises = [(plan, plan.noise) for plan in sets if plan.noise is not None and not plan.fallback]
-    least_factor = max((math.ceil(plan.protection.factor) for plan, _ in own_noises), default=1)
+    set_noises = [(plan, plan.noise) for plan in sets if plan.noise is not None and not plan.fallback]
+    least_factor = max((math.ceil(plan.protection.factor) for plan, _ in set_noises), default=1)
     limit = least_factor
-    for plan, noise in own_noises:
+    for plan, noise in set_noises:
         possible_pairs = np.ix_(plan.possible, plan.possible)
         limit = max(limit, math.ceil(float(noise_loss(noise, spec.values)[possible_pairs].max()) / spec.epsilon))
     for factor in range(least_factor, limit + 1):
         measurement = _measurement(spec, initial, factor)
         try:
-            for plan, noise in own_noises:
+            for plan, noise in set_noises:
                 check_noise(measurement, noise, set_of(np.flatnonzero(plan.possible)))
         except GuaranteeError:
             continue

@@ -23,7 +23,7 @@ from fugu.places.protection import Objective
 from fugu.planning.errors import PlanningError
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 
-__all__ = ["MeasureSpec", "mask_of", "read_spec", "read_specification", "refuse_unknown"]
+__all__ = ["MeasureSpec", "mask_of", "read_spec", "read_specification", "refuse_unknown_keys"]
 
 Mechanism = Literal["staircase", "optimal"]
 
@@ -97,12 +97,8 @@ class MeasureSpec:
         }
 
     def measured(self, distribution: Floats) -> Floats:
-        """The distribution (N,) of the measured state, from the distribution of the chain's state."""
+        """Turn a distribution of the chain's state into that (N,) of the measured state."""
         return np.asarray(np.bincount(self.shows or range(self.states), distribution, self.states), dtype=np.float64)
-
-    def within(self, states: Bools) -> Bools:
-        """The measured states (N,) that belong to some states of the chain."""
-        return self.measured(states.astype(np.float64)) > 0.0
 
 
 def read_specification(path: Path, keys: Sequence[str]) -> dict[str, Any]:
@@ -125,11 +121,11 @@ def read_specification(path: Path, keys: Sequence[str]) -> dict[str, Any]:
     return document
 
 
-def refuse_unknown(document: dict[str, Any], allowed: Sequence[str], where: str = "") -> None:
-    """Raise a PlanningError if an object has an unknown key; `where` begins the message."""
+def refuse_unknown_keys(document: dict[str, Any], allowed_keys: Sequence[str], message_prefix: str = "") -> None:
+    """Raise a PlanningError if an object has an unknown key; `message_prefix` begins the message."""
     for key in document:
-        if key not in allowed:
-            raise PlanningError(f"{where}unknown key {key!r:.60}; known are {', '.join(allowed)}")
+        if key not in allowed_keys:
+            raise PlanningError(f"{message_prefix}unknown key {key!r:.60}; known are {', '.join(allowed_keys)}")
 
 
 def read_spec(path: Path, graph: dict[str, Any] | None = None) -> MeasureSpec:
@@ -148,7 +144,7 @@ def read_spec(path: Path, graph: dict[str, Any] | None = None) -> MeasureSpec:
 
 
 def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
-    refuse_unknown(fields, (*_KEYS, *_CHOICES, *_POLICY))
+    refuse_unknown_keys(fields, (*_KEYS, *_CHOICES, *_POLICY))
     for key in ("graph", "epsilon"):
         if key not in fields:
             raise PlanningError(f"{key} is missing" + (f": give {_GRAPHS}" if key == "graph" else ""))
@@ -157,11 +153,11 @@ def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
         model = {key: value for key, value in model.items() if key not in _PLACES}
     fields = {**model, **fields, "transition": model["transition"] if model else fields.get("transition")}
     values, resolution = _parse_coordinates(fields, fitted="coordinates" in model)
-    states = len(values)
-    shows = _parse_shows(fields.get("shows"), states)
-    transition = _parse_transition(fields, len(shows) or states)
+    state_count = len(values)
+    shows = _parse_shows(fields.get("shows"), state_count)
+    transition = _parse_transition(fields, len(shows) or state_count)
     cycle, changes = _parse_changes(fields, folder, len(transition))
-    names = _parse_names(fields.get("names"), states)
+    names = _parse_names(fields.get("names"), state_count)
     graph, delta, unit = fields["graph"], fields.get("delta"), fields.get("unit", "")
     if not isinstance(unit, str):
         raise PlanningError("unit must be a text")
@@ -173,12 +169,12 @@ def _parse_spec(fields: dict[str, Any], folder: Path) -> MeasureSpec:
     initial, start_kind = _parse_initial(fields.get("initial"), transition)
     notes = [f"About the fitted chain: {model['warning']}."] if "warning" in model else []
     if shows:
-        notes.append(f"The chain has {len(shows)} states; what is promised is about the {states} that they show.")
+        notes.append(f"The chain has {len(shows)} states; what is promised is about the {state_count} that they show.")
     if changes:
         notes.append(f"Steps change {len(changes)} times in each cycle of {cycle} ticks.")
     next_states = np.concatenate([transition, *(matrix for _, matrix in changes)])
     if shows:
-        next_states = next_states @ np.eye(states)[list(shows)]
+        next_states = next_states @ np.eye(state_count)[list(shows)]
     return MeasureSpec(
         values=values,
         transition=transition,
@@ -226,23 +222,23 @@ def _read_model(transition: Any, folder: Path) -> dict[str, Any]:
 
 
 def _parse_coordinates(fields: dict[str, Any], *, fitted: bool) -> tuple[Ints, tuple[float, ...]]:
-    """Lattice points (N, d) and the resolution of each dimension; a grid and a fitted model need no scaling."""
-    points, size = fields.get("coordinates"), fields.get("grid")
-    if (points is None) == (size is None):
+    """Read the lattice points (N, d) and the resolution of each dimension; a grid or fitted model needs no scaling."""
+    points, grid_text = fields.get("coordinates"), fields.get("grid")
+    if (points is None) == (grid_text is None):
         raise PlanningError('give either coordinates, a point for each state, or a grid such as "10x10"')
-    if size is not None:
-        columns, rows = _grid_size(size)
+    if grid_text is not None:
+        columns, rows = _grid_size(grid_text)
         table = np.array([(x, y) for y in range(rows) for x in range(columns)], dtype=np.float64)
     else:
         table = _parse_table(points, "coordinates", "a point for each state")
-    dimensions, steps = table.shape[1], fields.get("resolution", 1.0)
+    dimensions, step_lengths = table.shape[1], fields.get("resolution", 1.0)
     resolution = tuple(
         _parse_number(step, "resolution", 0.0, math.inf)
-        for step in (steps if isinstance(steps, list) else [steps] * dimensions)
+        for step in (step_lengths if isinstance(step_lengths, list) else [step_lengths] * dimensions)
     )
     if len(resolution) != dimensions:
         raise PlanningError(f"{len(resolution)} resolutions for coordinates in {dimensions} dimensions")
-    on_lattice = fitted or size is not None or "resolution" not in fields
+    on_lattice = fitted or grid_text is not None or "resolution" not in fields
     values = lattice(table) if on_lattice else scale_points(table, resolution)
     if not 2 <= len(values) <= _MOST_STATES:
         raise PlanningError(f"{len(values)} states; from 2 to {_MOST_STATES} can be measured")
@@ -251,22 +247,22 @@ def _parse_coordinates(fields: dict[str, Any], *, fitted: bool) -> tuple[Ints, t
     return values, resolution
 
 
-def _grid_size(size: Any) -> tuple[int, int]:
-    match = re.fullmatch(r"\s*(\d{1,4})\s*[xX×]\s*(\d{1,4})\s*", size) if isinstance(size, str) else None
+def _grid_size(grid_text: Any) -> tuple[int, int]:
+    match = re.fullmatch(r"\s*(\d{1,4})\s*[xX×]\s*(\d{1,4})\s*", grid_text) if isinstance(grid_text, str) else None
     columns, rows = (0, 0) if match is None else map(int, match.groups())
     if not 2 <= columns * rows <= _MOST_STATES:
         raise PlanningError(f'grid must be "COLUMNSxROWS" with 2 to {_MOST_STATES} cells, such as "10x10"')
     return columns, rows
 
 
-def _parse_transition(fields: dict[str, Any], states: int) -> Floats:
+def _parse_transition(fields: dict[str, Any], state_count: int) -> Floats:
     if fields.get("transition") is None:
         if fields.get("grid") is None:
             raise PlanningError("transition is missing: a matrix, or the name of a file of 'fugu plan model --grid'")
         return _random_walk(*_grid_size(fields["grid"]))
     matrix = _parse_table(fields["transition"], "transition", "a matrix with a row for each state")
-    if matrix.shape != (states, states):
-        raise PlanningError(f"transition is {matrix.shape[0]} x {matrix.shape[1]} for {states} states")
+    if matrix.shape != (state_count, state_count):
+        raise PlanningError(f"transition is {matrix.shape[0]} x {matrix.shape[1]} for {state_count} states")
     if matrix.min() < 0.0:
         raise PlanningError("transition holds a negative probability")
     sums = matrix.sum(axis=1)
@@ -275,13 +271,13 @@ def _parse_transition(fields: dict[str, Any], states: int) -> Floats:
     return np.asarray(matrix / sums[:, None], dtype=np.float64)
 
 
-def _parse_shows(shows: Any, states: int) -> tuple[int, ...]:
+def _parse_shows(shows: Any, state_count: int) -> tuple[int, ...]:
     if shows is None:
         return ()
     if not isinstance(shows, list) or not all(type(state) is int for state in shows):
         raise PlanningError("shows must be a list of states, counted from 0: what each state of the chain shows")
-    if set(shows) != set(range(states)) or len(shows) > _MOST_STATES:
-        raise PlanningError(f"shows must name all of the {states} states, for at most {_MOST_STATES} of the chain")
+    if set(shows) != set(range(state_count)) or len(shows) > _MOST_STATES:
+        raise PlanningError(f"shows must name all of the {state_count} states, for at most {_MOST_STATES} of the chain")
     return tuple(shows)
 
 
@@ -308,14 +304,14 @@ def _parse_changes(fields: dict[str, Any], folder: Path, states: int) -> tuple[i
 
 
 def _random_walk(columns: int, rows: int) -> Floats:
-    """The matrix of a random walk over a grid's cells, row by row: staying and each step to a neighbour are equal."""
+    """The matrix of a random walk over the cells of a grid: staying and each step to a neighbour are equally likely."""
     y, x = np.divmod(np.arange(columns * rows), columns)
     is_step = np.abs(x[:, None] - x) + np.abs(y[:, None] - y) <= 1
     return np.asarray(is_step / is_step.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def _parse_rule(graph: Any, names: tuple[str, ...]) -> Any:
-    """Translate a graph written in names into the form that devices read; return another graph unchanged.
+    """Translate a graph that is written in names for devices; return any other graph unchanged.
 
     `apart` joins all pairs within each group, and all other states form one more group: the group may be told.
     `hidden` joins each of its states to every other state.
@@ -346,7 +342,7 @@ def _parse_rule(graph: Any, names: tuple[str, ...]) -> Any:
 
 
 def _parse_graph(rule: Any, values: Ints, next_states: Floats) -> Bools:
-    """The pairs (N, N) that devices read from a rule; each row of `next_states` holds what can follow one state."""
+    """The graph (N, N) that devices read from a rule; each row of `next_states` marks successors of one state."""
     if not isinstance(rule, dict) or len(rule) != 1:
         raise PlanningError(f"graph must be one of {_GRAPHS}")
     ((kind, rule_value),) = rule.items()
@@ -369,13 +365,13 @@ def _parse_graph(rule: Any, values: Ints, next_states: Floats) -> Bools:
         case _:
             raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
     successors = {set_of(np.flatnonzero(row)) for row in next_states > 0.0} if kind == "transition" else ()
-    sets = neighbours_of(rule, [tuple(point) for point in values.tolist()], [*successors])
-    return np.array([mask_of(neighbours, len(values)) for neighbours in sets])
+    neighbour_sets = neighbours_of(rule, [tuple(point) for point in values.tolist()], [*successors])
+    return np.array([mask_of(neighbours, len(values)) for neighbours in neighbour_sets])
 
 
-def mask_of(states: int, state_count: int) -> Bools:
-    """Make a mask (count,) of a set of states."""
-    return np.array([bool(states >> state & 1) for state in range(state_count)])
+def mask_of(state_bits: int, state_count: int) -> Bools:
+    """Make a mask (n,) of the states whose bits are set, for n = `state_count`."""
+    return np.array([bool(state_bits >> state & 1) for state in range(state_count)])
 
 
 def _parse_initial(distribution: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:
@@ -395,15 +391,15 @@ def _parse_initial(distribution: Any, transition: Floats) -> tuple[Floats | None
     return np.asarray(row / row.sum(), dtype=np.float64), "given"
 
 
-def _parse_names(names: Any, states: int) -> tuple[str, ...]:
+def _parse_names(names: Any, state_count: int) -> tuple[str, ...]:
     if names is None:
-        return tuple(f"s{state}" for state in range(states))
+        return tuple(f"s{state}" for state in range(state_count))
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise PlanningError("names must be a list of texts, one for each state")
     if not all(name.isprintable() for name in names):
         raise PlanningError("names must be printable: no line breaks, no control characters")
-    if len(names) != states or len(set(names)) != states:
-        raise PlanningError(f"names must be {states} different ones, one for each state")
+    if len(names) != state_count or len(set(names)) != state_count:
+        raise PlanningError(f"names must be {state_count} different ones, one for each state")
     return tuple(names)
 
 
@@ -419,8 +415,8 @@ def _parse_cells(cells: Any, values: Ints) -> dict[str, Any] | None:
     return cells
 
 
-def _parse_table(rows: Any, name: str, content: str) -> Floats:
-    error = PlanningError(f"{name} must be {content}, of finite numbers")
+def _parse_table(rows: Any, name: str, content_words: str) -> Floats:
+    error = PlanningError(f"{name} must be {content_words}, of finite numbers")
     if not isinstance(rows, list) or not rows:
         raise error
     points = [row if isinstance(row, list) else [row] for row in rows]

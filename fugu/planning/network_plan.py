@@ -15,7 +15,7 @@ import numpy as np
 
 from fugu.contract.errors import FuguError
 from fugu.planning.errors import PlanningError
-from fugu.planning.measure_spec import read_specification, refuse_unknown
+from fugu.planning.measure_spec import read_specification, refuse_unknown_keys
 from fugu.privacy.bayes_net import BayesNet, BayesNode, ExactNode, Secrets, SumDistributions
 from fugu.privacy.chain_class import ChainClassError
 
@@ -74,7 +74,7 @@ def read_network(path: Path) -> NetworkSpec:
 
 
 def _parse_spec(fields: dict[str, Any]) -> NetworkSpec:
-    refuse_unknown(fields, _KEYS)
+    refuse_unknown_keys(fields, _KEYS)
     epsilon: Any = fields.get("epsilon")
     if type(epsilon) not in (int, float) or not 0.0 < epsilon <= _MOST_EPSILON:
         raise PlanningError(f"epsilon must be a number above 0 and at most {_MOST_EPSILON:g}, got {epsilon!r:.40}")
@@ -82,8 +82,8 @@ def _parse_spec(fields: dict[str, Any]) -> NetworkSpec:
     if not isinstance(variable_fields, list) or not variable_fields:
         raise PlanningError("variables must be a list of at least one variable: name, table, parents, values")
     variables: dict[str, _Variable] = {}
-    for field_dict in variable_fields:
-        variable = _parse_variable(field_dict, variables)
+    for variable_entry in variable_fields:
+        variable = _parse_variable(variable_entry, variables)
         variables[variable.name] = variable
     values = {name: variable.values for name, variable in variables.items()}
     network_nodes = []
@@ -109,7 +109,7 @@ def _parse_variable(fields: Any, variables: dict[str, _Variable]) -> _Variable:
     if not isinstance(name, str) or not name or not name.isprintable():
         raise PlanningError("a variable needs a name: a text without line breaks")
     where = f"variable {name!r:.60}: "
-    refuse_unknown(fields, _VARIABLE, where)
+    refuse_unknown_keys(fields, _VARIABLE, where)
     if name in variables:
         raise PlanningError(f"two variables are called {name!r:.60}")
     parents = fields.get("parents", [])
@@ -130,7 +130,7 @@ def _parse_variable(fields: Any, variables: dict[str, _Variable]) -> _Variable:
 
 
 def _parse_rows(table: Any, shape: list[int], where: str) -> tuple[tuple[Fraction, ...], ...]:
-    """Flatten a nested table into rows of probabilities: a level for each parent, the last parent innermost."""
+    """Flatten a table with a level for each parent, the last one innermost, into rows of probabilities."""
     lines = [table]
     for size in shape:
         if not all(isinstance(line, list) and len(line) == size for line in lines):
@@ -148,7 +148,7 @@ def _parse_rows(table: Any, shape: list[int], where: str) -> tuple[tuple[Fractio
 
 
 def _parse_query(query: Any, values: _Values) -> tuple[dict[str, tuple[Fraction, ...]] | None, dict[str, float]]:
-    """Each value's amount in the answer, `None` if only the largest changes are stated, and these by variable."""
+    """Read each value's amount in the answer, and each variable's largest change; a Lipschitz query has no amounts."""
     if not isinstance(query, dict) or len(query) != 1 or not set(query) <= {"weights", "lipschitz"}:
         raise PlanningError(f"query must be {_QUERY}")
     if "lipschitz" in query:

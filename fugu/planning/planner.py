@@ -156,7 +156,7 @@ def _unaware(request: Request, option: Option) -> Utility | None:
 
 
 def _sampled_class(request: Request, every: int, adversary: Adversary) -> ChainClass:
-    """The class of the readings that are taken.
+    """The class of the readings, one per `every` ticks.
 
     The universal adversary may know states between them, and steps may change from tick to tick. So the class does not
     hold one chain's powers, but all products with evidence between, by their odds ratio.
@@ -172,7 +172,7 @@ def _sampled_class(request: Request, every: int, adversary: Adversary) -> ChainC
 
 
 def decimated_class(chains: ChainClass, stride: int) -> ChainClass:
-    """A class that holds P^D, D = `stride` >= 1, for every stationary chain P of a class.
+    """The class of every `stride`-th reading: it holds P^stride for every stationary chain P of a class.
 
     For bounded chains it holds every product. ChainClassError: a probability rounds to 0 or 1, or the class is of one
     period.
@@ -181,7 +181,7 @@ def decimated_class(chains: ChainClass, stride: int) -> ChainClass:
 
 
 def _better_option(chosen: Option, periods: list[Option | Refusal]) -> Option | None:
-    """The longer period with the most information per hour whose estimates are not worse; `None` without a gain."""
+    """The longer period with the most information per hour and estimates no worse; `None` without a gain."""
     candidates = [
         option
         for option in periods

@@ -248,7 +248,7 @@ def _header_fields(spec: MeasureSpec, epoch: float | None) -> dict[str, Any]:
 
 
 def _discretiser(spec: MeasureSpec, declared: Any) -> Any:
-    """The discretiser's fields: as declared, or by the cells of a grid on earth, or by the names of the states."""
+    """The fields of a discretiser: as declared, or by the cells of a grid on earth, or by the names of states."""
     names = list(spec.names)
     if isinstance(declared, dict):
         return {"states": names, **declared}

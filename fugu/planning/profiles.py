@@ -53,7 +53,7 @@ def profile_blocks(blocks_text: str, since: float | None = None) -> DayBlocks:
 
 
 def transitions(zone: str, since: int) -> tuple[tuple[int, int], ...]:
-    """Pairs of a Unix time and the zone's offset from UTC that holds from then on, in seconds, for ten years."""
+    """List the changes of a zone's offset for ten years, as pairs of a Unix time and an offset in seconds."""
     try:
         zone_info = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -107,7 +107,7 @@ def blocks_of_ticks(readings: Readings, question: Question) -> dict[DayBlocks, I
 
 
 def profile_shares(cut: Cut, blocks: DayBlocks, block_of_tick: Ints, counted: Sequence[int], length: int) -> Shares:
-    """The true answers of profiles of `length` ticks in a set: the share of the states `counted`, for each block.
+    """The true answers of profiles of `length` ticks: for each block of the day, the share of the states `counted`.
 
     `block_of_tick` (m,) is the block of each tick of the set. `Shares.length` is the divisor of a count: the ticks of a
     block in a profile.

@@ -52,9 +52,9 @@ __all__ = [
     "merged_states",
     "microseconds",
     "no_progress",
-    "one_in",
     "protected_seconds",
     "protected_ticks",
+    "sample_mask",
     "sample_states",
     "three_sets",
 ]
@@ -70,7 +70,7 @@ _ON_OFF = Categories(categories=ON_OFF | {"0": 0, "1": 1}, states=("off", "on"))
 
 
 def protected_seconds(seconds: int | None, period_seconds: float | None) -> int:
-    """The seconds of the protected stretch, 0 for a single tick: as asked, or a default that suits the period.
+    """The seconds of the protected stretch, 0 for a single tick; the default suits the period.
 
     Raises:
         PlanningError: a time is asked for, but the period is unknown.
@@ -240,7 +240,7 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
 
 
 def _discretiser_of(readings: Readings, question: Question, missing: str | None) -> tuple[Discretiser, tuple[str, ...]]:
-    """Choose a discretiser; the notes say what was chosen unasked."""
+    """Choose the discretiser of readings; notes tell choices for which the user did not ask."""
     if readings.named:
         if question.baseline is not None or question.threshold is not None:
             raise PlanningError(
@@ -355,7 +355,7 @@ def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing: str |
 
 
 def _clamping_range(readings: Readings) -> tuple[float, float]:
-    """The range to which readings are clamped: three times as wide as that of 99.8 % of them, in round numbers."""
+    """The range to which readings are clamped, in round numbers: three times as wide as 99.8 % of readings need."""
     low, high = np.nanquantile(readings.values, _NEARLY_ALL)
     if low == high:
         low, high = np.nanmin(readings.values), np.nanmax(readings.values)
@@ -373,7 +373,7 @@ def named_states(discretiser: Discretiser) -> tuple[str, ...]:
 
 
 def merged_states(choice: ChosenStates, recordings: Sequence[Cut]) -> tuple[str, ...] | None:
-    """Merge rare states, in the form that --states takes: numbers with a neighbour, names with the next rarest.
+    """Merge rare states, and return the option --states: numbers merge with a neighbour, names with the next rarest.
 
     Return `None` if no state is rare, or the states cannot be merged.
     """
@@ -398,7 +398,7 @@ def merged_states(choice: ChosenStates, recordings: Sequence[Cut]) -> tuple[str,
 
 
 def _share_and_departures(group: list[int], recordings: Sequence[Cut]) -> Floats:
-    """The least share of time in a group of states, and the fewest departures from the group, over all recordings."""
+    """The least share of time in a group of states, and the fewest departures from it, among recordings."""
     figures = []
     for states, segments in recordings:
         in_group, has_state = np.isin(states, group), states >= 0
@@ -512,7 +512,7 @@ class Sampled(NamedTuple):
             raise PlanningError(f"{source}: the state never changes in the first set: there is nothing to plan")
 
 
-def one_in(segments: Ints, tick_stride: int) -> NDArray[np.bool_]:
+def sample_mask(segments: Ints, tick_stride: int) -> NDArray[np.bool_]:
     """Select (n,) the first tick of every stretch without gaps, and every `tick_stride`-th tick after it."""
     begins = np.flatnonzero(np.diff(segments, prepend=segments[:1] - 1) != 0)
     tick_in_stretch = np.arange(len(segments)) - np.repeat(begins, np.diff(begins, append=len(segments)))
@@ -529,7 +529,7 @@ def sample_states(readings: Readings, choice: ChosenStates, sets: ThreeSets, tic
         discretiser = discretiser.model_copy(
             update={"baseline_ticks": max(1, round(choice.baseline_ticks / tick_stride))}
         )
-    is_selected = one_in(readings.segments, tick_stride)
+    is_selected = sample_mask(readings.segments, tick_stride)
     states = np.full(len(readings.segments), -1, dtype=np.int64)
     states[is_selected] = states_of(discretiser, readings.values[is_selected], readings.segments[is_selected])
     in_sets = [(part, is_selected[part.rows]) for part in sets]

@@ -26,7 +26,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.planning.errors import PlanningError
-from fugu.planning.question import one_in
+from fugu.planning.question import sample_mask
 from fugu.planning.states import states_of
 from fugu.privacy.covering_class import covering_class
 from fugu.recordings.options import ReadOptions
@@ -39,12 +39,12 @@ __all__ = [
     "StretchTrial",
     "Trial",
     "Truth",
-    "attacked_stretches",
+    "draw_released",
     "recorded_class",
-    "released",
     "releases_of",
-    "states_by",
-    "truth_by",
+    "states_at_clock",
+    "stretch_trial",
+    "true_states",
     "unknown_ticks",
 ]
 
@@ -52,8 +52,8 @@ _SAME_PERIOD = 0.05
 _MOST_TICKS = 20_000_000
 
 
-def states_by(policy: Policy, recording: Recorded, options: ReadOptions) -> tuple[Readings, Ints, Ints]:
-    """Read a recording at a policy's clock. Return its readings, and the states and segments (n,) of ticks.
+def states_at_clock(policy: Policy, recording: Recorded, options: ReadOptions) -> tuple[Readings, Ints, Ints]:
+    """Read a recording at a policy's clock. Return its readings, and states and segments (n,) of the policy's ticks.
 
     A log of changes is sampled once per tick, of samples one is taken per tick, and each event is a tick.
 
@@ -62,14 +62,14 @@ def states_by(policy: Policy, recording: Recorded, options: ReadOptions) -> tupl
         FuguError: the recording cannot be read.
         QuestionError: the recording can be read in more than one way.
     """
-    readings, is_at_tick, states = _states_at_clock(policy, recording, options)
+    readings, is_at_tick, states = _readings_at_clock(policy, recording, options)
     return readings, states, readings.segments[is_at_tick]
 
 
-def _states_at_clock(
+def _readings_at_clock(
     policy: Policy, recording: Recorded, options: ReadOptions
 ) -> tuple[Readings, NDArray[np.bool_], Ints]:
-    """The readings, a mask (n,) of those at ticks of the policy, and the states of the masked ones."""
+    """Read the readings, a mask (n,) of those at ticks of the policy, and the states at these ticks."""
     loaded, period = load(recording, options), policy.clock.period_us / 1e6
     readings = read_readings(loaded, options)
     tick_stride = 1
@@ -83,7 +83,7 @@ def _states_at_clock(
                 f"{readings.source} has a reading every {readings.period_seconds:g} s, and the policy a tick every "
                 f"{period:g} s: no whole number of readings is a tick"
             )
-    is_at_tick = one_in(readings.segments, tick_stride)
+    is_at_tick = sample_mask(readings.segments, tick_stride)
     states = states_of(policy.discretiser, readings.values[is_at_tick], readings.segments[is_at_tick])
     if not (states >= 0).any():
         raise PlanningError(f"{readings.source}: no reading has a state under this policy")
@@ -98,7 +98,7 @@ class Numbered(NamedTuple):
     segments: Ints
 
     def at(self, ticks: Ints, *, loop: bool) -> tuple[Ints, Ints]:
-        """Look up states and segments of ticks; outside the range there is no state, or with `loop` it repeats."""
+        """Look up states and segments of ticks; beyond the range there is no state, or a repeated one with `loop`."""
         loop_counts, indices = np.divmod(ticks - self.first, len(self.states))
         states = np.where(loop | (loop_counts == 0), self.states[indices], -1)
         return states, self.segments[indices] + loop_counts * len(self.states)
@@ -118,15 +118,15 @@ class Truth(NamedTuple):
     dated: Numbered | None
 
     def between(self, begin: int, end: int) -> Numbered:
-        """The states by the recording's own times if any lie in begin..end, else by a replay's ticks."""
+        """The states between two ticks: by the recording's own times if any lie there, else by a replay."""
         if self.dated is not None and self.dated.first < end and self.dated.first + len(self.dated.states) > begin:
             return self.dated
         return self.replayed
 
 
-def truth_by(policy: Policy, recording: Recorded, options: ReadOptions) -> Truth:
-    """Read the true states at the ticks of a policy; errors as for `states_by`."""
-    readings, selected, states = _states_at_clock(policy, recording, options)
+def true_states(policy: Policy, recording: Recorded, options: ReadOptions) -> Truth:
+    """Read the true states at the ticks of a policy; errors as for `states_at_clock`."""
+    readings, selected, states = _readings_at_clock(policy, recording, options)
     segments = readings.segments[selected]
     tick_numbers = np.arange(len(states)) if readings.rows is None or not selected.all() else readings.rows
     replay = _states_by_tick(tick_numbers, states, segments)
@@ -168,7 +168,7 @@ class RecordedClass(NamedTuple):
 
 
 def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = AS_FOUND) -> RecordedClass:
-    """Compare the class that covers a recording, with the policy's states and clock, with the policy's class.
+    """Compare the class that covers a recording with the class of a policy.
 
     Raises:
         PlanningError: the policy's class has neither intervals of two states nor a largest odds ratio, or the
@@ -182,7 +182,7 @@ def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = A
         raise PlanningError(
             "a recording is held against intervals of two states, or a largest odds ratio; here is neither"
         )
-    _, states, segments = states_by(policy, recording, options)
+    _, states, segments = states_at_clock(policy, recording, options)
     covering_chains = covering_class(states, segments, len(policy.discretiser.states)).chains
     bounded_chains = covering_chains
     if declared_class.changes:
@@ -219,7 +219,7 @@ class Trial(NamedTuple):
 
     @property
     def known_chain(self) -> Attack:
-        """The attack by forward-backward inference, which believes the recording's mean chain and uses every output."""
+        """The attack by forward-backward inference with the recording's mean chain and every output."""
         return next(attack for attack in self.attacks if attack.attacker == "forward-backward")
 
 
@@ -289,21 +289,21 @@ class Released(NamedTuple):
             return []
         unknown = unknown_ticks(policy, MOST_FOLLOWED)
         return [
-            attacked_stretches(policy, self.source, name, self.states, self.segments, outputs, unknown, None)
+            stretch_trial(policy, self.source, name, self.states, self.segments, outputs, unknown, None)
             for name, _, _, outputs in self.releases
             if isinstance(outputs, SymbolOutputs) or outputs.symbol_outputs is None
         ]
 
 
-def released(policy: Policy, recording: Recorded, options: ReadOptions) -> Released:
-    """Draw a policy's releases of a recording at its clock: symbols, tumbling windows, and each window with symbols.
+def draw_released(policy: Policy, recording: Recorded, options: ReadOptions) -> Released:
+    """Simulate the releases of a recording at a policy's clock, with several draws of the noise.
 
     Raises:
         PlanningError: no reading has a state, or the policy releases nothing that can be attacked.
         FuguError: the recording cannot be read.
         QuestionError: it can be read in more than one way.
     """
-    readings, states, segments = states_by(policy, recording, options)
+    readings, states, segments = states_at_clock(policy, recording, options)
     first_draw, *other_draws = (_draw_releases(policy, states, segments, seed) for seed in range(1, DRAWS + 1))
     return Released(readings.source, states, segments, first_draw, other_draws)
 
@@ -340,14 +340,14 @@ class StretchTrial(NamedTuple):
 
     @property
     def epsilon_low(self) -> float:
-        """The least possible epsilon, by the attacks' success and, for a chain of the class, by how far odds moved."""
+        """The least epsilon that fits the attacks' success and, for a chain of the class, the odds that moved."""
         bounds = [attack.epsilon_low for attack in self.attacks]
         if self.in_class:
             bounds += [math.log(attack.furthest) - _ROUNDING for attack in self.attacks]
         return max(bounds, default=0.0)
 
 
-def attacked_stretches(
+def stretch_trial(
     policy: Policy,
     source: str,
     release_name: str,
@@ -357,7 +357,7 @@ def attacked_stretches(
     unknown_ticks: int,
     chain: Floats | None,
 ) -> StretchTrial:
-    """Attack one output by `chain`, or the states' mean chain if `None`; the attacker does not know `unknown_ticks`."""
+    """Attack stretches of an output by `chain`, by default the mean chain; attackers do not know `unknown_ticks`."""
     ticks = policy.guarantee.stretch_ticks
     bound = policy.bound()
     if isinstance(outputs, CountOutputs):

@@ -88,7 +88,7 @@ def gaps_of(cuts: Iterable[tuple[Ints, Ints]], missing_state: int | None) -> Gap
 
 
 def _p_value(states: Ints, shares: Floats, rng: np.random.Generator) -> float:
-    """The share of simulated draws at least as far from their expectation as `states`, by Pearson's statistic."""
+    """The share of simulated draws whose Pearson statistic is at least that of `states`."""
     expected_counts = np.maximum(len(states) * shares, 1e-12)
     drawn_counts = np.vstack([np.bincount(states, minlength=len(shares)), rng.multinomial(len(states), shares, _DRAWS)])
     statistics = ((drawn_counts - expected_counts) ** 2 / expected_counts).sum(axis=1)

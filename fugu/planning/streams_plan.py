@@ -27,7 +27,7 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
 from fugu.planning.policy_builder import PolicyHeader, make_policy
 from fugu.planning.question import protected_ticks
-from fugu.planning.window_plan import WantedWindow, shares_of
+from fugu.planning.window_plan import WantedWindow, window_shares
 from fugu.privacy.accountant.accountant import largest_rate
 from fugu.privacy.chain_class import matrix_rows
 from fugu.privacy.chain_model import ChainModel
@@ -99,7 +99,7 @@ class StreamsPlan(NamedTuple):
 
 
 def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
-    """Divide the largest rate that epsilon allows among streams; simulations of utility have `ticks` ticks.
+    """Divide the largest rate that epsilon allows among streams; utility is simulated over `ticks` ticks.
 
     Raises:
         PlanningError: there is no such class, the shares are invalid, or no noise keeps epsilon.
@@ -132,9 +132,9 @@ def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
     return StreamsPlan(request, chains, loss, streams, apart, _bound(chains, request.adversary))
 
 
-def _bound(chains: JointChains, adversary: Adversary, windows: Loss | None = None) -> StretchBound:
-    """The joint loss of all streams about stretches; by the loss `windows` if only these are seen of one stream."""
-    return chains.stretch_bound((windows or chains.joint_loss(adversary)).epsilon, 1, 0.0, (), adversary)
+def _bound(chains: JointChains, adversary: Adversary, tick_loss: Loss | None = None) -> StretchBound:
+    """Bound the joint loss about stretches; the loss about a tick is `tick_loss`, by default that of all outputs."""
+    return chains.stretch_bound((tick_loss or chains.joint_loss(adversary)).epsilon, 1, 0.0, (), adversary)
 
 
 def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple[Policy, ...]:
@@ -164,7 +164,7 @@ def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple
 
 
 def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:
-    """Find the largest rate, or a little less, whose loss is within epsilon less its slack; losses grow with rates."""
+    """Find the largest rate whose loss is within epsilon less its slack; `loss` grows with the rate."""
     max_loss = with_slack(epsilon)
 
     def excess(rate: float) -> float:
@@ -206,12 +206,12 @@ def _plan_windows(windows_to_plan: Sequence[WantedWindow], stream: JointStream, 
     windows = [window._replace(states=(1,) if stream.states == 2 else EACH) for window in windows_to_plan]
     return tuple(
         window.window(lawful_scale(window.unit_rate / (share * stream.rate * _INWARD)))
-        for window, share in zip(windows, shares_of(windows, symbols), strict=True)
+        for window, share in zip(windows, window_shares(windows, symbols), strict=True)
     )
 
 
 def _rate_alone(request: StreamsRequest, stream_index: int) -> float | None:
-    """The rate of a stream if planned by itself, for its own class; `None` if it has none, or is the only stream."""
+    """The rate of a stream planned by itself; `None` if it has no class of its own, or is the only stream."""
     model = request.model
     if model.order == 2 or len(model.streams) == 1:
         return None

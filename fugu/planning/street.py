@@ -122,12 +122,12 @@ class StreetPlan(NamedTuple):
         return next((size.homes for size in self.sizes if size.useful), None)
 
     @property
-    def least_beside_habit(self) -> int | None:
+    def least_beating_habit(self) -> int | None:
         """The least compared number of homes whose sum tells more than the habit; `None` without any."""
         return next((size.homes for size in self.sizes if size.beats_habit), None)
 
     def fields(self, name: str, stream: str, epoch: int) -> dict[str, object]:
-        """The group's table for its helper's file; `epoch` is the time of tick 0, in Unix seconds."""
+        """The table of the group in its helper's file; `epoch` is the Unix time of tick 0, in seconds."""
         states = self.recordings[0].discretiser.states
         return {
             **{"name": name, "stream": stream, "states": list(states)},
@@ -236,7 +236,7 @@ def _window_ticks(question: Question, readings: Readings) -> int:
 def _covered_home(
     readings: Readings, question: Question, period: float, length: int, zone: ZoneInfo, rng: np.random.Generator
 ) -> Home:
-    """Find the class that covers a home's recording, and attack its counts as if all other homes were known."""
+    """Find the class that covers a home's recording; attackers of its counts know all other homes."""
     if not readings.timed or readings.period != period:
         raise PlanningError(f"{readings.source}: homes of a group have the same ticks, of {period:g} s, by their times")
     choice = choose_states(readings, question)
@@ -264,7 +264,7 @@ def _covered_home(
 
 
 def _whole_days(readings: Readings, choice: ChosenStates, length: int, zone: ZoneInfo) -> Iterator[tuple[date, Floats]]:
-    """Yield dates of whole local days with the shares of their parts; ticks without a state count as other states."""
+    """Yield the date and the shares of each whole local day; ticks without a state count as other states."""
     assert readings.moments is not None
     is_counted = np.isin(states_of(choice.discretiser, readings.values, readings.segments), choice.counted)
     ticks_per_day = round(DAY / readings.period)
@@ -282,7 +282,7 @@ def _whole_days(readings: Readings, choice: ChosenStates, length: int, zone: Zon
         tick += 1
 
 
-def _workday(day: date) -> bool:
+def _is_workday(day: date) -> bool:
     return day.weekday() < _WEEKDAYS
 
 
@@ -305,13 +305,13 @@ def _size_errors(
     length: int,
     home_count: int,
 ) -> Size:
-    """Errors of sums over `home_count` homes, of which a fifth is away, averaged over several draws of the homes."""
+    """Find the errors of sums over `home_count` homes, a fifth of them away, as means over several draws of homes."""
     turnout = max(1, round((1.0 - _AWAY_SHARE) * home_count))
     dates = sorted(
         {day for home_days in date_days for day in home_days} or {day for home in homes for day, _ in home.days}
     )
     dates = dates if len(dates) <= _MOST_DATES else sorted(dates[i] for i in rng.permutation(len(dates))[:_MOST_DATES])
-    workday = np.array([_workday(day) for day in dates])
+    workday = np.array([_is_workday(day) for day in dates])
     averages_of = partial(_date_averages, date_days) if date_days else partial(_kind_averages, homes)
     draws = [_guess_errors(averages_of(dates, turnout, rng), workday) for _ in range(_DRAWS)]
     # A share is the difference of two numbers of NB(1/m, p), for m honest homes; n shares add up to NB(n/m, p).
@@ -323,7 +323,7 @@ def _size_errors(
 def _date_averages(
     day_maps: Sequence[dict[date, Floats]], dates: Sequence[date], turnout: int, rng: np.random.Generator
 ) -> Floats:
-    """Averages (d, h) on dates over drawn homes, of those that have a recording of the date."""
+    """Average the shares (d, h) of drawn homes on each date, among homes with a recording of the date."""
     is_distinct = turnout <= len(day_maps)
     drawn_homes = rng.permutation(len(day_maps))[:turnout] if is_distinct else rng.integers(len(day_maps), size=turnout)
     averages = []
@@ -335,10 +335,10 @@ def _date_averages(
 
 
 def _kind_averages(homes: Sequence[Home], dates: Sequence[date], turnout: int, rng: np.random.Generator) -> Floats:
-    """Averages (d, h) over homes, each with a random recorded day of the same kind of weekday."""
+    """Average the shares (d, h) of homes on each date; each home has a random recorded day of the same weekday kind."""
     days = [home_day for home in homes for home_day in home.days]
-    shares = {kind: np.array([share for day, share in days if _workday(day) == kind]) for kind in (True, False)}
-    kinds = map(_workday, dates)
+    shares = {kind: np.array([share for day, share in days if _is_workday(day) == kind]) for kind in (True, False)}
+    kinds = map(_is_workday, dates)
     return np.array([rng.choice(shares[kind], size=turnout).mean(axis=0) for kind in kinds])
 
 

@@ -26,7 +26,7 @@ from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.covering_class import CoveringChains, widen
 from fugu.privacy.randomised_response import calibrate, rate_table
 
-__all__ = ["TrueClass", "attack_model", "beyond_ceiling", "strongest", "true_class"]
+__all__ = ["TrueClass", "attack_model", "ceiling_failures", "strongest", "true_class"]
 
 
 _WIDENING = 1.5
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
     @property
     def strongest(self) -> Attack:
-        """The attack that decides, by the function `strongest`."""
+        """The attack that decides on the class."""
         return strongest(self.attacks)
 
 
@@ -69,8 +69,8 @@ def strongest(attacks: Sequence[Attack]) -> Attack:
     )
 
 
-def beyond_ceiling(attacks: Sequence[Attack]) -> tuple[str, ...]:
-    """The reason why attacks on the third set refute a recommendation; empty if they do not."""
+def ceiling_failures(attacks: Sequence[Attack]) -> tuple[str, ...]:
+    """Say why attacks on the third set refute a recommendation; empty if no attack does."""
     best_attack = strongest(attacks)
     if best_attack.high <= best_attack.ceiling:
         return ()
@@ -103,7 +103,7 @@ def true_class(
     *,
     most_steps: int = _MOST_STEPS,
 ) -> TrueClass:
-    """Attack what would be released for a class, and widen the class until attackers stay below the ceiling.
+    """Attack the releases planned for a class, and widen the class until attackers stay below their ceiling.
 
     `states` (n,) holds -1 for no state; `segments` (n,) are equal within a stretch without gaps. `chains` is the class
     that covers the recording.
@@ -168,7 +168,7 @@ def attack_model(
 def _attack_outputs(
     states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float
 ) -> tuple[Attack, ...]:
-    """Attack everything that would be released; the intervals hold jointly (Bonferroni)."""
+    """Attack all outputs; the intervals of all attacks hold jointly (Bonferroni)."""
     if isinstance(outputs, SymbolOutputs | CountOutputs):
         return attack(states, segments, outputs, epsilon)
     attacks: list[Attack] = []
@@ -180,7 +180,7 @@ def _attack_outputs(
 
 
 def _refusal_reason(steps: Sequence[Step], epsilon: float) -> str:
-    """Say why the widest class was refused: attackers were right too often, or the recording is too short to tell."""
+    """Say why the widest class was refused: attackers were right too often, or the recording is too short."""
     best_attack, count_noise = steps[-1].strongest, count_scale(steps[-1].chains, epsilon)
     is_refuted = any(attack.refutes for step in steps for attack in step.attacks)
     return (

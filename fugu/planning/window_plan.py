@@ -29,7 +29,7 @@ from fugu.privacy.chain_class import ChainClassError, Covered, Start
 from fugu.privacy.randomised_response import Objective, allowed_ratios, calibrate, stream_states
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 
-__all__ = ["JointPlan", "WantedWindow", "joint_plan", "shares_of", "symbol_plan"]
+__all__ = ["JointPlan", "WantedWindow", "joint_plan", "symbol_plan", "window_shares"]
 
 
 _TRIES = 40
@@ -85,7 +85,7 @@ class JointPlan(NamedTuple):
 
     @property
     def start(self) -> Covered:
-        """The kind of distributions at the first tick for which the device's check holds."""
+        """The kind of start, the distribution at the first tick, for which the device's check holds."""
         return _covered_start(self.chains, self.guarantee.adversary)
 
     @property
@@ -97,7 +97,7 @@ class JointPlan(NamedTuple):
 def symbol_plan(
     chains: ChainClass, epsilon: float, adversary: Adversary, ticks: int, objective: Objective = "information"
 ) -> JointPlan:
-    """Plan one symbol per tick and no windows, with epsilon about `ticks` in a row. FuguError: no noise is enough."""
+    """Plan one symbol per tick, with epsilon about `ticks` in a row. FuguError: no noise is enough."""
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=ticks)
     calibration = calibrate(chains, epsilon, adversary, objective, stretch_ticks=ticks, slack=True)
     return JointPlan(chains, guarantee, calibration.table, (), calibration.loss, None)
@@ -138,7 +138,7 @@ def joint_plan(
             f"a device checks such chains started stationary for the {adversary} adversary: any start needs "
             "--adversary universal, or chains of bounded odds ratios"
         )
-    shares = shares_of(windows, symbols or 0.0)
+    shares = window_shares(windows, symbols or 0.0)
     if mechanism == "chain":
         tick_rate = math.log(min(allowed_ratios(chains, with_slack(epsilon), adversary, stretch_ticks)))
     elif stretch_ticks > 1:
@@ -164,8 +164,8 @@ def _covered_start(chains: ChainClass, adversary: Adversary) -> Covered:
     return "any" if adversary == "universal" else covered_start(chains)
 
 
-def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
-    """Each window's share of a tick's loss, as asked or for equal errors; `symbols` is the share of symbols."""
+def window_shares(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
+    """Divide a tick's loss among windows, as asked or for equal errors; symbols have the share `symbols`."""
     if not windows:
         raise PlanningError("there is no window to plan")
     if len({window.name for window in windows}) != len(windows):
@@ -194,7 +194,7 @@ def _scaled_windows(
     rates: Sequence[float],
     mechanism: Composing,
 ) -> tuple[Window, ...]:
-    """Give windows the noise of their rates, and as little more as the device's check needs."""
+    """Give windows the noise of their rates, with as little more as the device's check needs."""
     factor, step = _INWARD_FACTOR, 1e-9
     for _ in range(_TRIES):
         scaled_windows = tuple(

@@ -24,7 +24,7 @@ from fugu.host.files import write_public
 from fugu.library.checks import load_policy
 from fugu.library.report import Result
 from fugu.mqtt.probe import listen
-from fugu.planning.recorded_policy import truth_by
+from fugu.planning.recorded_policy import true_states
 from fugu.recordings.options import read_options
 from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, output_option
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, enrolments_in, passphrases_in
@@ -229,14 +229,14 @@ def stream(
         elif live is not None:
             topics = stream_topics(policies[0])
             messages = listen(address, topics, positive(live, "live"))
-        true_states = None
+        recorded_truth = None
         if truth is not None:
             if not isinstance(policies[0], Policy):
                 raise UsageError("what was read is held against symbols and windows, not against points")
-            true_states = truth_by(policies[0], truth, read_options(**reading.texts()))
+            recorded_truth = true_states(policies[0], truth, read_options(**reading.texts()))
         audit = audit_stream(
             policies, audiences, config,
-            messages=messages, truth=true_states, loop=loop, known_one_in=known, trials=trials,
+            messages=messages, truth=recorded_truth, loop=loop, known_one_in=known, trials=trials,
         )  # fmt: skip
     if access_list is not None and live is not None:
         audit = audit._replace(

@@ -22,7 +22,7 @@ from fugu.host.files import write_public
 from fugu.library.checks import missing_sentence
 from fugu.library.report import Result
 from fugu.library.stream_words import compared_noise, planned_stream, planned_streams, planned_windows, releases_loss
-from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
+from fugu.planning.chain_source import ChainSource, file_source, interval_source, longest_segment_ticks, read_declared
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, next_version, thresholds
 from fugu.planning.profiles import profile_blocks
@@ -86,7 +86,7 @@ def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[
         `chain_source`.
     """
     model = options.model if options.q is None and options.r is None else None
-    if model is not None and (declared := bare_chains(model)) is not None:
+    if model is not None and (declared := read_declared(model)) is not None:
         chain_words = "the chain" if len(declared) == 1 else f"the {len(declared)} chains"
         return declared, None, (f"class of chains: {chain_words} of {model}, taken as it is",), ()
     source = chain_source(options)
@@ -105,7 +105,7 @@ def chosen_segments(segments_text: str | None, options: ChainOptions) -> int | N
     if segments_text == "fitted":
         if options.model is None:
             raise UsageError("--segments fitted: give --model, a file of 'fugu plan model'")
-        return fitted_segment(options.model)
+        return longest_segment_ticks(options.model)
     ticks = arguments.number(segments_text, "segments")
     if not 1.0 <= ticks < _LONGEST or ticks != int(ticks):
         raise UsageError(f"segments must be a whole number of ticks from 1 on, or fitted, got {segments_text!r:.40}")

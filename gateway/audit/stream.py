@@ -38,8 +38,8 @@ from fugu.planning.recorded_policy import (
     StretchTrial,
     Trial,
     Truth,
-    attacked_stretches,
     releases_of,
+    stretch_trial,
     unknown_ticks,
 )
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
@@ -208,7 +208,7 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
             counts = release_counts(path, segments, window.length, Fraction(window.scale), groups, generator, k=k)
             outputs.append((f"{window.kind} {window.name}", counts))
     return [
-        attacked_stretches(policy, "simulated", output_name, path, segments, output, margin_ticks, chain.transition)
+        stretch_trial(policy, "simulated", output_name, path, segments, output, margin_ticks, chain.transition)
         for output_name, output in outputs
     ]
 

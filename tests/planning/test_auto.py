@@ -16,7 +16,7 @@ from fugu.chains.model import simulate
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.library.auto_words import candidate_document, percent, verdict
 from fugu.planning.answers import noisy_shares, true_shares
-from fugu.planning.auto import AutoPlan, auto_policy, least_epsilon, plan_auto, too_few
+from fugu.planning.auto import AutoPlan, auto_policy, least_epsilon, plan_auto, scarce_answer
 from fugu.planning.candidates import LEAST_JUDGED, assess_now
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question
@@ -261,18 +261,18 @@ def test_the_strongest_attacker_is_right_most_often(monkeypatch: pytest.MonkeyPa
 def test_too_few_answers_are_no_verdict_on_every_epsilon(chain_plan: AutoPlan) -> None:
     few = [curve._replace(candidate=replace(curve.candidate, judged=3)) for curve in chain_plan.curves]
     assert least_epsilon(few, chain_plan.question) is None
-    too_small = too_few(few, chain_plan.question)
+    too_small = scarce_answer(few, chain_plan.question)
     assert too_small[1] == chain_plan.question.epsilon
     enough = [curve for curve in chain_plan.curves if curve.candidate.judged >= LEAST_JUDGED]
     assert enough
-    assert too_few(enough, chain_plan.question) is None
+    assert scarce_answer(enough, chain_plan.question) is None
     none = replace(chain_plan.recommended, kind="none")
-    refused = chain_plan._replace(recommended=none, least_epsilon=None, too_few=too_small)
+    refused = chain_plan._replace(recommended=none, least_epsilon=None, scarce_answer=too_small)
     words = " ".join(verdict(refused))
     assert "The recording is too short to tell. By its 3 answers, the share of 'on' over " in words
     assert f"may be useful at epsilon {too_small[1]:g}. A verdict needs 4 answers." in words
     assert "Nothing useful up to epsilon" not in words
-    assert "Nothing useful up to epsilon 20." in " ".join(verdict(refused._replace(too_few=None)))
+    assert "Nothing useful up to epsilon 20." in " ".join(verdict(refused._replace(scarce_answer=None)))
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from fugu.contract.guarantee import StreamOutputs
 from fugu.planning.auto import plan_auto
 from fugu.planning.candidates import wanted_window
 from fugu.planning.errors import PlanningError
-from fugu.planning.question import Cut, Question, one_in
+from fugu.planning.question import Cut, Question, sample_mask
 from fugu.planning.states import gaps_of
 from fugu.privacy.covering_class import covering_class
 from fugu.recordings.readings import Readings
@@ -117,5 +117,5 @@ def test_missing_ticks_that_depend_on_states_are_not_ignored() -> None:
 
 
 def test_every_third_tick_is_counted_from_the_beginning_of_each_stretch() -> None:
-    assert one_in(np.array([1, 1, 1, 1, 2, 2]), 3).tolist() == [True, False, False, True, True, False]
-    assert one_in(np.zeros(0, dtype=np.int64), 3).tolist() == []
+    assert sample_mask(np.array([1, 1, 1, 1, 2, 2]), 3).tolist() == [True, False, False, True, True, False]
+    assert sample_mask(np.zeros(0, dtype=np.int64), 3).tolist() == []

@@ -14,7 +14,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import StreamRule, read_stream
-from fugu.planning.recorded_policy import released, states_by, truth_by
+from fugu.planning.recorded_policy import draw_released, states_at_clock, true_states
 from fugu.recordings.errors import QuestionError
 from fugu.recordings.readings import AS_FOUND
 from tests.support.recorded_person import START, UNEVEN, minutes
@@ -47,21 +47,21 @@ def test_a_recording_of_seconds_is_taken_every_minute_for_a_policy_of_minutes(tm
     rows = [f"{START + second},{states[second // 60]}" for second in range(60 * len(states))]
     seconds = write(tmp_path / "seconds.csv", rows)
     policy = policy_of(60)
-    _, states_read, segments = states_by(policy, seconds, AS_FOUND)
+    _, states_read, segments = states_at_clock(policy, seconds, AS_FOUND)
     assert states_read.tolist() == states
     assert not np.diff(segments).any()
     whole = write(tmp_path / "minutes.csv", [f"{START + 60 * place},{state}" for place, state in enumerate(states)])
-    [by_second], [by_minute] = (list(released(policy, file, AS_FOUND).trials()) for file in (seconds, whole))
+    [by_second], [by_minute] = (list(draw_released(policy, file, AS_FOUND).trials()) for file in (seconds, whole))
     assert by_second.attacks == by_minute.attacks
     with pytest.raises(PlanningError, match=r"a reading every 60 s, and the policy a tick every 90 s"):
-        states_by(policy_of(90), whole, AS_FOUND)
+        states_at_clock(policy_of(90), whole, AS_FOUND)
 
 
 def test_a_log_of_changes_is_looked_at_once_a_tick_of_the_policy(tmp_path: Path) -> None:
     rows = [f"{START + at},{place % 2}" for place, at in enumerate(np.cumsum([0, *[100, 250, 170] * 50]).tolist())]
     log = write(tmp_path / "log.csv", rows, "last_changed,value")
     for seconds in (10, 30, 120):
-        readings, states, _ = states_by(policy_of(seconds), log, AS_FOUND)
+        readings, states, _ = states_at_clock(policy_of(seconds), log, AS_FOUND)
         assert (readings.period_seconds, len(states)) == (float(seconds), 50 * 520 // seconds + 1)
         assert states[: 100 // seconds].tolist() == [0] * (100 // seconds)
 
@@ -88,7 +88,7 @@ def test_the_truth_is_placed_by_its_times_or_as_an_agent_replays_it(tmp_path: Pa
     rows = [f"{START + second},{states[second // 60]}" for second in range(60 * len(states))]
     policy = policy_of(60)
     policy = policy.model_copy(update={"clock": Clock(epoch_us=(START - 300) * 10**6, period_us=60 * 10**6)})
-    truth = truth_by(policy, write(tmp_path / "seconds.csv", rows), AS_FOUND)
+    truth = true_states(policy, write(tmp_path / "seconds.csv", rows), AS_FOUND)
     heard = truth.between(0, 100)
     assert (heard.first, heard.states.tolist()) == (5, states)
     assert truth.between(10_000, 10_100) == truth.replayed
@@ -99,6 +99,6 @@ def test_the_truth_is_placed_by_its_times_or_as_an_agent_replays_it(tmp_path: Pa
     assert len(set(heard.at(ticks, loop=True)[1].tolist())) == 3, "what begins anew is another stretch"
     absent = {40, 41, 300}
     whole = [f"{START + 60 * place},{state}" for place, state in enumerate(states) if place not in absent]
-    truth = truth_by(policy, write(tmp_path / "absent.csv", whole), AS_FOUND)
+    truth = true_states(policy, write(tmp_path / "absent.csv", whole), AS_FOUND)
     assert truth.replayed.states.tolist() == [state for place, state in enumerate(states) if place not in absent]
     assert truth.dated.states.tolist() == [-1 if place in absent else state for place, state in enumerate(states)]
