@@ -6,11 +6,11 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
@@ -32,11 +32,14 @@ __all__ = [
     "PointCeilingOption",
     "PolicyArgument",
     "UnitOption",
+    "check_commands",
     "command_group",
+    "option_group",
     "output_option",
     "run",
 ]
 
+_Group = TypeVar("_Group")
 _PACKAGE = "fugu_cli.commands."
 _GROUPS = {
     "plan": "Plan a private stream from a recording.",
@@ -235,7 +238,8 @@ def command_group(
     options of their own.
 
     Raises:
-        TypeError: a parameter has no help, or bounds that its type cannot have.
+        TypeError: a parameter has no help, or bounds that its type cannot have; at the import of its module, by
+            `check_commands` and `option_group`, unless the group itself is made there.
     """
     group = typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
     group.callback()(lambda: None)
@@ -245,6 +249,28 @@ def command_group(
         else:
             group.command(name)(_with_options(command))
     return group
+
+
+def check_commands(module: str) -> None:
+    """Check the options of a module's commands in the table; its last line, so that a wrong one is an import error.
+
+    Raises:
+        TypeError: as for `command_group`.
+    """
+    for place, _ in COMMANDS.values():
+        if f"{_PACKAGE}{place}".startswith(f"{module}:"):
+            command = getattr(sys.modules[module], place.partition(":")[2])
+            if not isinstance(command, typer.Typer):
+                _with_options(command)
+
+
+@dataclass_transform(frozen_default=True)
+def option_group(group: type[_Group]) -> type[_Group]:
+    """Make a dataclass of options of a class, and check them; TypeError as for `command_group`."""
+    frozen_group = dataclass(frozen=True, slots=True)(group)
+    for parameter in inspect.signature(frozen_group, eval_str=True).parameters.values():
+        _check_parameter(parameter, group.__name__)
+    return frozen_group
 
 
 def _with_options(function: Callable[..., object]) -> Callable[..., object]:
@@ -260,11 +286,11 @@ def _with_options(function: Callable[..., object]) -> Callable[..., object]:
             parameters += inspect.signature(group, eval_str=True).parameters.values()
         else:
             parameters.append(parameter)
-    for parameter in parameters:
-        _check_parameter(parameter, function.__name__)
     shows = signature.return_annotation is Result
     if shows:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption))
+    for parameter in parameters:
+        _check_parameter(parameter, function.__name__)
 
     def run(**option_values: Any) -> object:
         as_json = shows and option_values.pop("as_json")

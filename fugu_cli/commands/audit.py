@@ -26,7 +26,7 @@ from fugu.library.report import Result
 from fugu.mqtt.probe import listen
 from fugu.planning.recorded_policy import true_states
 from fugu.recordings.options import read_options
-from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, output_option
+from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, check_commands, output_option
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, enrolments_in, passphrases_in
 from fugu_cli.commands.ledger import LedgerOption, ledger_location
 from fugu_cli.commands.plan_options import RecordingOptions
@@ -328,3 +328,6 @@ def _signing_key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKe
     if not matching_keys:
         raise FuguError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
     return matching_keys[0].unlock(passphrases_in(passphrases))
+
+
+check_commands(__name__)

@@ -10,7 +10,7 @@ from typer import Argument, Option
 from fugu.contract.policy import Policy
 from fugu.library.checks import check_policy, checked_policy, drawn_releases, load_policy
 from fugu.library.report import Result
-from fugu_cli.app import KnownOption, PolicyArgument
+from fugu_cli.app import KnownOption, PolicyArgument, check_commands
 from fugu_cli.commands.plan_options import ChainOptions, RecordingOptions, StartOption
 from fugu_cli.view.terminal import working
 
@@ -109,3 +109,6 @@ def windows(
     from fugu_cli.commands.plan_work import window_loss
 
     return window_loss(release, chains, start)
+
+
+check_commands(__name__)

@@ -13,7 +13,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from fugu.host.arguments import one_of, positive
-from fugu_cli.app import NotPrivateOption
+from fugu_cli.app import NotPrivateOption, check_commands
 from fugu_cli.commands.plan_options import AutoOptions, TrialOptions
 from fugu_cli.connection import broker_of
 
@@ -137,3 +137,6 @@ def _ending_in_order() -> Iterator[None]:
     finally:
         for signum, handler in handlers.items():
             signal.signal(signum, handler)
+
+
+check_commands(__name__)

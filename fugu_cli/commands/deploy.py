@@ -16,7 +16,7 @@ from fugu.contract.errors import FuguError, UsageError
 from fugu.host import arguments
 from fugu.host.clock import synchronised
 from fugu.host.files import certificate_end, new_folder
-from fugu_cli.app import CeilingOption, FleetOption, PointCeilingOption
+from fugu_cli.app import CeilingOption, FleetOption, PointCeilingOption, check_commands
 from fugu_cli.connection import broker_of
 from fugu_cli.view.terminal import say_waiting, warn, working
 from gateway.deployment import folders
@@ -505,3 +505,6 @@ def _stream_names(policies: Iterable[AnyPolicy], more_streams: list[str] | None)
     for stream in streams:
         check_name(stream, "stream")
     return tuple(streams)
+
+
+check_commands(__name__)

@@ -21,6 +21,7 @@ from fugu.contract.pins import pins_of
 from fugu.contract.stretches import Ceiling
 from fugu.host import arguments
 from fugu.host.files import new_folder, read_text
+from fugu_cli.app import check_commands
 from fugu_cli.commands.deploy import NO_STDIN, BrokerFolderOption, InPlaceOption, OutOption, ca_key, check_sensor
 from fugu_cli.commands.fleet import enter_device, new_enrolment
 from fugu_cli.commands.fleet_keys import PassphraseFiles, init
@@ -265,3 +266,6 @@ def _removed_on_failure(*paths: Path | None) -> Iterator[None]:
         for path in filter(None, paths):
             shutil.rmtree(path, ignore_errors=True)
         raise
+
+
+check_commands(__name__)

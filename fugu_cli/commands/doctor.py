@@ -15,6 +15,7 @@ from typer import Argument
 from fugu.contract.errors import FuguError
 from fugu.host.checks import Finding, failed, lines, some_names
 from fugu.library.report import Line, Result
+from fugu_cli.app import check_commands
 from fugu_cli.view.terminal import say_waiting, working
 
 __all__ = ["is_gateway_file"]
@@ -112,3 +113,6 @@ def is_gateway_file(file: Path) -> bool:
     with suppress(OSError, ValueError, RecursionError):
         return file.name == _GATEWAY or "store" in tomllib.loads(file.read_text())
     return file.name == _GATEWAY
+
+
+check_commands(__name__)

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,7 +19,7 @@ from fugu.contract.fleet_documents import Address, PolicyDocument, compile_for_b
 from fugu.host.arguments import moment, one_of, stream_units
 from fugu.host.files import naming, write_public
 from fugu.library.report import Line, Part, Result, Table
-from fugu_cli.app import JsonOption, UnitOption, command_group, output_option
+from fugu_cli.app import JsonOption, UnitOption, command_group, option_group, output_option
 from fugu_cli.commands.fleet_keys import (
     EnrolmentsOption,
     KeysOption,
@@ -65,7 +64,7 @@ _MOST_VERSION = 4_000_000_000
 """The most that is signed by its number: devices take no version above 2^32 - 1, and none below the one before."""
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class DocumentOptions:
     """Options for a document: its devices, version and times."""
 

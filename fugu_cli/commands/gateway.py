@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +17,7 @@ from fugu.host.arguments import one_of
 from fugu.host.files import write_secret
 from fugu.host.terminal import LOG_FORMATS, log_to_stderr
 from fugu.library.report import Line, Result, Table
-from fugu_cli.app import BrokerOption, ConfigArgument, output_option
+from fugu_cli.app import BrokerOption, ConfigArgument, check_commands, option_group, output_option
 from fugu_cli.connection import broker_of
 from fugu_cli.view.gateway import learned_chains, print_history, show_status
 from fugu_cli.view.terminal import say, working
@@ -38,7 +37,7 @@ RayOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class _LogOptions:
     """Options for the log of a process that keeps running."""
 
@@ -268,7 +267,7 @@ def dashboard(
     serve(settings)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class SpanOptions:
     """Options for a stretch of wall-clock time."""
 
@@ -286,7 +285,7 @@ class SpanOptions:
         return span_of(self.since, self.until)
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class StreamOptions:
     """Options that choose streams."""
 
@@ -382,3 +381,6 @@ def _row_counts(folder: Path, count_by_table: Mapping[str, int]) -> Result:
     """Show the number of rows of each table in a folder."""
     cells = [(name, f"{count:,}") for name, count in count_by_table.items()]
     return Result(count_by_table, [Table(f"Written to {folder}", ("table", "rows"), cells)])
+
+
+check_commands(__name__)

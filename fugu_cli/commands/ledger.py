@@ -12,7 +12,7 @@ from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import moment
 from fugu.library.report import Result
-from fugu_cli.app import ConfigArgument, command_group
+from fugu_cli.app import ConfigArgument, check_commands, command_group
 from fugu_cli.connection import broker_of
 from fugu_cli.view.ledger import shown_ledger, shown_releases
 from fugu_cli.view.terminal import say_waiting, working
@@ -155,3 +155,6 @@ def release(
             say=say_waiting,
         )
     return Result([json.loads(frame.encode()) for frame in frames], shown_releases(frames))
+
+
+check_commands(__name__)

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from fugu.contract.errors import UsageError
 from fugu.library.report import Result
-from fugu_cli.app import output_option
+from fugu_cli.app import check_commands, output_option
 from fugu_cli.commands.plan_options import RecordingOptions
 
 
@@ -81,3 +81,6 @@ def _refuse(context: typer.Context, reason: str, names: tuple[str, ...]) -> None
         value_source = context.get_parameter_source(name)
         if value_source is not None and value_source.name == "COMMANDLINE":
             raise UsageError(f"--{name}: {reason}")
+
+
+check_commands(__name__)

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from fugu.library.report import Result
-from fugu_cli.app import NotPrivateOption, output_option
+from fugu_cli.app import NotPrivateOption, check_commands, output_option
 from fugu_cli.commands.plan_options import (
     AdversaryOption,
     AutoOptions,
@@ -202,3 +202,6 @@ def network(
     from fugu_cli.commands.measure_work import plan_network_file
 
     return plan_network_file(file)
+
+
+check_commands(__name__)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Option
 
 from fugu.contract.errors import UsageError
+from fugu_cli.app import option_group
 
 __all__ = [
     "AdversaryOption",
@@ -81,7 +82,7 @@ _SymbolsOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class ChainOptions:
     """Options for a class of chains: intervals of q and r, or a file."""
 
@@ -98,7 +99,7 @@ class ChainOptions:
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class StreamOptions:
     """Options for the plan of a stream."""
 
@@ -112,7 +113,7 @@ class StreamOptions:
     protect: ProtectOption = None
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class WindowOptions:
     """Options for the plan of windows."""
 
@@ -158,7 +159,7 @@ class WindowOptions:
     protect: ProtectOption = None
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class JointOptions:
     """Options for the plan of streams that move together."""
 
@@ -177,7 +178,7 @@ class JointOptions:
     protect: ProtectOption = None
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class HeaderOptions:
     """Options for the header of a policy."""
 
@@ -208,7 +209,7 @@ class HeaderOptions:
         return names
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class PolicyOptions(HeaderOptions):
     """Options for the header of a policy, and for its map from readings to states."""
 
@@ -218,7 +219,7 @@ class PolicyOptions(HeaderOptions):
     states: Annotated[str | None, Option(metavar="NAME,NAME...", help="Policy: names of the states.")] = None
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class RecordingOptions:
     """Options for reading a recording. What they leave open is found in the file, or the user is asked."""
 
@@ -279,7 +280,7 @@ class RecordingOptions:
         return {option.name: getattr(self, option.name) for option in fields(RecordingOptions)}
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class TrialOptions(RecordingOptions):
     """Options for a plan from a recording, as far as `fugu try` has them."""
 
@@ -318,7 +319,7 @@ class TrialOptions(RecordingOptions):
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class AutoOptions(TrialOptions):
     """All options for a plan from a recording, as `fugu plan auto` has them."""
 
@@ -355,7 +356,7 @@ class AutoOptions(TrialOptions):
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class GroupOptions:
     """Options for a group of homes whose sums alone become known."""
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument
 
-from fugu_cli.app import JsonOption, output_option
+from fugu_cli.app import JsonOption, check_commands, output_option
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.reading import read_file
 
@@ -35,3 +35,6 @@ def read(
       fugu read motion.csv.gz --json
     """
     read_file(file, output, reading.texts(), as_json=as_json)
+
+
+check_commands(__name__)

@@ -11,6 +11,7 @@ from edge_agent.config_schema import AgentConfig
 from fugu.contract._document import Document
 from fugu.host.files import new_folder
 from fugu.library.report import JsonObject
+from fugu_cli.app import check_commands
 from fugu_cli.commands.deploy import OutOption
 from fugu_helper.config import HelperConfig
 from gateway.config import GatewayConfig, PageFile
@@ -66,3 +67,6 @@ def schemas(out: OutOption) -> None:
     new_folder(out)
     for file in write(out):
         print(f"{file}: for the first line of {file.name.partition('.')[0]}.toml: #:schema {file}")
+
+
+check_commands(__name__)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
-from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,11 @@ import pytest
 import typer
 from typer import Argument, Option
 
-from fugu_cli.app import command_group
+from fugu_cli import app, commands
+from fugu_cli.app import command_group, option_group
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class Noise:
     """Options about noise."""
 
@@ -23,7 +25,7 @@ class Noise:
     rho: Annotated[str | None, Option("--rho0", help="Exactly, or nearly so.")] = None
 
 
-@dataclass(frozen=True, slots=True)
+@option_group
 class Names:
     """Options about a fleet."""
 
@@ -99,6 +101,35 @@ def test_an_option_without_help_or_with_bounds_that_hold_nothing_is_refused(anno
     shards.__annotations__["count"] = annotation
     with pytest.raises(TypeError, match=r"shards: .*count"):
         command_group({"shards": shards})
+
+
+def test_an_option_of_a_group_without_help_is_an_error_where_the_group_is_declared() -> None:
+    with pytest.raises(TypeError, match="Shards: parameter count has no help"):
+
+        @option_group
+        class Shards:
+            count: Annotated[int, Option(min=1)] = 1
+
+
+@pytest.mark.parametrize("module", sorted({place.partition(":")[0] for place, _ in app.COMMANDS.values()} - {""}))
+def test_the_import_of_a_module_checks_the_options_of_each_of_its_commands(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"fugu_cli.commands.{module}"
+    declared = importlib.import_module(path)
+    places = [place.split(":") for place, _ in app.COMMANDS.values() if place.startswith(f"{module}:")]
+    functions = [getattr(declared, name) for _, name in places]
+    checked: set[str] = set()
+    monkeypatch.setattr(app, "_check_parameter", lambda _, command: checked.add(command))
+    monkeypatch.setattr(commands, module, declared)  # put back afterwards, as the next line does
+    monkeypatch.delitem(sys.modules, path)
+    importlib.import_module(path)
+    assert checked >= {
+        function.__name__
+        for function in functions
+        if not isinstance(function, typer.Typer) and signature(function).parameters
+    }
+    assert checked
 
 
 @pytest.mark.fresh
