@@ -19,7 +19,7 @@ from fugu.planning.auto_places import PlacePlan
 from fugu.planning.errors import TooShortError
 from fugu.planning.question import Question
 from fugu.recordings.options import ReadOptions, read_options
-from fugu_cli.commands.plan_options import AutoOptions, GroupOptions, RecordingOptions, TrialOptions
+from fugu_cli.commands.plan_options import AutoOptions, GroupOptions, RecordingOptions, TrialOptions, changed_options
 from fugu_cli.connection import broker_of
 from fugu_cli.view.terminal import warn, working
 
@@ -81,8 +81,8 @@ def plan_recordings(
     reading = reading_options(options, question)
     identity = target_of(options.fleet, options.device, options.stream, options.epoch)
     broker = None if options.broker is None else broker_of(options.broker)
-    if broker is not None and output is None:
-        warn("--broker is for agent.toml, which is not written without -o")
+    for name in changed_options(options, _NAMED if output is None else ()):
+        warn(f"--{name} is for {'agent.toml' if name == 'broker' else 'policy.json'}, which is not written without -o")
     recording_words = str(files[0]) if len(files) == 1 else "RECORDINGS"  # of several donors only the number is told
     command = ["fugu", "plan", "auto", recording_words]
     with working("planning", measured=True) as progress:
@@ -240,8 +240,7 @@ def plan_homes(
 
     if group.homes is None:
         raise UsageError("--honest, --colluding and --group are of a group of homes: give --homes")
-    defaults = AutoOptions()
-    refuse_not_of_homes([name for name in _NOT_OF_HOMES if getattr(options, name) != getattr(defaults, name)])
+    refuse_not_of_homes(changed_options(options, _NOT_OF_HOMES))
     question = question_asked(options)
     with working("planning", measured=True) as progress:
         street = street_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ __all__ = [
     "StreamOptions",
     "TrialOptions",
     "WindowOptions",
+    "changed_options",
 ]
 
 
@@ -80,6 +82,12 @@ _WindowOption = Annotated[
 _SymbolsOption = Annotated[
     float | None, Option(metavar="SHARE", help="With --window: share of what epsilon allows for a symbol every tick.")
 ]
+
+
+def changed_options(options: object, names: Iterable[str]) -> list[str]:
+    """Return the names of those options of a group whose values are not their defaults."""
+    defaults = type(options)()
+    return [name for name in names if getattr(options, name) != getattr(defaults, name)]
 
 
 @option_group

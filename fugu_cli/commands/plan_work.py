@@ -51,6 +51,7 @@ from fugu_cli.commands.plan_options import (
     PolicyOptions,
     StreamOptions,
     WindowOptions,
+    changed_options,
 )
 from fugu_cli.view.terminal import warn, working
 
@@ -58,6 +59,8 @@ __all__ = ["plan_joint", "plan_stream", "plan_window", "window_loss"]
 
 
 _LONGEST = 1 << 31
+_HEADER = ("target", "latency", "epoch")
+"""Names of options that are only for a policy."""
 _STARTS: tuple[Start, ...] = ("any", "stationary")
 
 
@@ -162,6 +165,12 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
     return type(discretiser)(**{**discretiser.model_dump(), "states": state_names, "missing": name})
 
 
+def _warn_unwritten(header: HeaderOptions, names: Iterable[str] = _HEADER) -> None:
+    """Warn of options that are only for a policy, which is not written."""
+    for name in changed_options(header, names):
+        warn(f"--{'for' if name == 'target' else name} is for the policy, which is not written without -o")
+
+
 def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOptions, output: Path | None) -> Result:
     """Plan a stream, and write its policy if a file is named."""
     source = chain_source(chains)
@@ -180,7 +189,9 @@ def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOpti
         protect=protected_seconds(arguments.protected(options.protect), period and period * options.every),
     )
     header = None
-    if output is not None:
+    if output is None:
+        _warn_unwritten(policy)
+    else:
         header = policy_header("fugu plan stream", policy, discretiser, source, request.period_seconds)
     with working("planning a stream"):
         plan = make_plan(request)
@@ -203,6 +214,8 @@ _NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
 
 def plan_window(options: WindowOptions, chains: ChainOptions, policy: PolicyOptions, output: Path | None) -> Result:
     """Plan windows, and write their policy if a file is named."""
+    if output is None:
+        _warn_unwritten(policy, _HEADER if options.window else (*_HEADER, "threshold", "states"))
     if options.window:
         return _plan_policy(options, chains, policy, output)
     if output is not None or options.symbols is not None:
@@ -341,7 +354,9 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
     with working("planning streams"):
         plan = plan_streams(request)
     policies = {}
-    if output is not None:
+    if output is None:
+        _warn_unwritten(header, _HEADER if len(set(devices)) < 2 else _HEADER[1:])  # names of several devices are shown
+    else:
         stream_plans = stream_policies(plan, _headers(plan, header, fleet, devices))
         policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in stream_plans}
         if len(policies) < len(stream_plans):

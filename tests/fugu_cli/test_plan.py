@@ -47,6 +47,15 @@ def test_it_says_that_sampling_less_often_is_better_and_plans_that(fugu: Fugu) -
     assert planned["better_every"] is None
 
 
+@pytest.mark.parametrize("what", ["stream", "window", "window --period 1 --window 5m"])
+def test_what_only_a_policy_has_is_said_to_be_for_nothing_if_none_is_written(fugu: Fugu, what: str) -> None:
+    header = ("--for", "home/a/b", "--latency", 7, "--epoch", 1_700_000_000, "--threshold", 1)
+    done = fugu("plan", *what.split(), *N10, "--epsilon", 1, *header)
+    warned = ["--for", "--latency", "--epoch", *["--threshold"][: what == "window"]]
+    assert (done.code, done.err.count("is for the policy, which is not written without -o")) == (0, len(warned))
+    assert all(f"{option} is for the policy" in done.err for option in warned)
+
+
 @pytest.mark.long
 def test_for_people(fugu: Fugu) -> None:
     done = fugu("plan", "stream", *N10, "--epsilon", 1)

@@ -189,9 +189,19 @@ def test_the_agent_replays_only_rows_that_were_held_back(fugu: Fugu, planned: tu
 
 
 @pytest.mark.long
-def test_a_broker_without_a_folder_is_said_to_be_for_nothing(fugu: Fugu, planned: tuple[Path, Path]) -> None:
-    done = fugu(*AUTO, planned[0], "--broker", "b:1")
-    assert (done.code, "--broker is for agent.toml, which is not written without -o" in done.err) == (0, True)
+@pytest.mark.parametrize(
+    ("option", "file"),
+    [
+        *(("--broker b:1", "agent.toml"), ("--fleet f", "policy.json"), ("--device d", "policy.json")),
+        *(("--stream s", "policy.json"), ("--epoch 1700000000", "policy.json")),
+    ],
+)
+def test_a_name_without_a_folder_is_said_to_be_for_nothing(
+    option: str, file: str, fugu: Fugu, planned: tuple[Path, Path]
+) -> None:
+    done = fugu(*AUTO, planned[0], *option.split())
+    words = f"{option.split()[0]} is for {file}, which is not written without -o"
+    assert (done.code, done.err.count(words), done.err.count("-o")) == (0, 1, 1)
 
 
 @pytest.mark.long

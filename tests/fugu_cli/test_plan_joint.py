@@ -92,6 +92,13 @@ def test_json_says_what_each_stream_may_tell(fugu: Fugu, room: Path) -> None:
     assert light["rate_alone"] > light["rate"]
 
 
+def test_names_and_times_of_policies_that_are_not_written_are_said_to_be_for_nothing(fugu: Fugu, room: Path) -> None:
+    for names, warned in (("home/a", ["--for", "--epoch"]), ("home/a,b", ["--epoch"])):
+        done = fugu("plan", "joint", room, "--epsilon", 1, "--for", names, "--epoch", 5)
+        assert (done.code, done.err.count("not written without -o")) == (0, len(warned))
+        assert all(f"{option} is for the policy" in done.err for option in warned)
+
+
 @pytest.mark.long
 def test_two_streams_that_would_have_one_file_are_refused(fugu: Fugu, room: Path, tmp_path: Path) -> None:
     model = tmp_path / "room.json"
