@@ -228,8 +228,7 @@ def _rate_alone(request: StreamsRequest, stream_index: int) -> float | None:
                 chains = BinaryChains(q=(q, q), r=(r, r))
             else:
                 chains = BoundedChains(states=len(matrix), odds_ratio=odds_ratio(matrix_rows(matrix)))
-        return math.log(
-            min(allowed_ratios(chains, with_slack(request.epsilon), request.adversary, request.stretch_ticks))
-        )
+        ratios = allowed_ratios(chains, with_slack(request.epsilon), request.adversary, request.stretch_ticks)
+        return math.log(min(ratios)) or None
     except (FuguError, ValueError):
         return None

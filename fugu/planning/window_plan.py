@@ -141,6 +141,8 @@ def joint_plan(
     shares = window_shares(windows, symbols or 0.0)
     if mechanism == "chain":
         tick_rate = math.log(min(allowed_ratios(chains, with_slack(epsilon), adversary, stretch_ticks)))
+        if tick_rate == 0.0:
+            raise PlanningError(f"no noise keeps epsilon {epsilon:g} for such chains")
     elif stretch_ticks > 1:
         raise PlanningError(f"a stretch of ticks is planned by the chain accountant: {mechanism} is for single ticks")
     elif symbols is not None:

@@ -35,9 +35,11 @@ Objective = Literal["information", "flips"]
 _SCALE = 1 << 32
 _LEAST_LOG_RATIO = 1e-13
 _FINE = 1e-14
+_ROUNDING = 1e-15  # of the logarithm of a ratio near 1
 _MOST_LOG_RATIO = 40.0  # no cell of a table is below 2^-32, so larger ratios are the same
 _OUTWARD = 1 + Fraction(1, 10**12)
 _BUMPS = 64
+_TOO_SMALL = "is too small: no table of 32 bits says anything under it"
 
 
 class Calibration(NamedTuple):
@@ -89,7 +91,8 @@ def calibrate(
     table_epsilon = with_slack(epsilon) if slack else epsilon
     v01, v10 = (ratio / window_ratio for ratio in allowed_ratios(chains, table_epsilon, adversary, stretch_ticks))
     if min(v01, v10) <= 1.0:
-        raise ChainClassError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
+        problem = "leaves nothing to symbols beside these windows" if windows else _TOO_SMALL
+        raise ChainClassError(f"epsilon {epsilon:g} {problem}")
     if k > 2:
         flips = [1 / (Fraction(v01) + k - 1)] * k
     else:
@@ -107,7 +110,7 @@ def calibrate(
         except GuaranteeError:  # the last digit of rho was rounded down: try a step more
             continue
         return Calibration(table, float(flips[0]), float(flips[1]), v01, v10, loss, guarantee)
-    raise ChainClassError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
+    raise ChainClassError(f"epsilon {epsilon:g} {_TOO_SMALL}")
 
 
 def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
@@ -123,7 +126,7 @@ def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
             table = NoiseTable.binary(weight, weight) if states == 2 else NoiseTable.randomised_response(states, weight)
             if Fraction(log_up(max(tick_ratios(table)))) <= rate:
                 return table
-    raise ChainClassError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
+    raise ChainClassError(f"epsilon {epsilon:g} {_TOO_SMALL}")
 
 
 def stream_states(chains: ChainClass) -> int:
@@ -136,7 +139,8 @@ def stream_states(chains: ChainClass) -> int:
 def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, ticks: int = 1) -> tuple[float, float]:
     """Return the largest likelihood ratios v01, v10 >= 1 of a tick that keep both directions within epsilon nats.
 
-    Epsilon is about `ticks` ticks in a row; above one tick the pair is equal.
+    Epsilon is about `ticks` ticks in a row; above one tick the pair is equal. A ratio of 1 tells nothing: no larger one
+    that a table could use is allowed.
 
     The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
     depends on its own ratio only where readings are positively correlated. Where they may alternate, a table is held to
@@ -169,10 +173,10 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
 
 
 def _allowed_ratio(loss_of: Callable[[float], float], epsilon: float, low_log: float, high_log: float) -> float:
-    """Return the largest ratio between e^low and e^high with a loss of at most epsilon; losses grow with its log."""
-    low_log = max(low_log * (1 - 1e-9), _LEAST_LOG_RATIO)
+    """Return the largest ratio from e^low to e^high with a loss of at most epsilon; 1 if even e^low loses more."""
+    low_log = max(low_log * (1 - 1e-9) - _ROUNDING, _LEAST_LOG_RATIO)
     high_log = max(high_log, low_log)
-    return math.exp(largest_rate(lambda log: loss_of(log) - epsilon, epsilon, high_log, low_log, _FINE) or low_log)
+    return math.exp(largest_rate(lambda log: loss_of(log) - epsilon, epsilon, high_log, low_log, _FINE))
 
 
 def _round_up(weight: Fraction) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from fugu.contract.guarantee import StreamOutputs, check_outputs
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.chain_class import ChainClassError
-from fugu.privacy.randomised_response import Objective, calibrate, utility
+from fugu.privacy.randomised_response import Objective, allowed_ratios, calibrate, utility
 
 SCALE = 2**32
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
@@ -91,6 +92,19 @@ def test_an_epsilon_that_is_none_or_below_one_word_of_randomness_is_refused(epsi
 
 
 HALF = 1 << 31
+
+
+@pytest.mark.parametrize(
+    ("chains", "epsilon"),
+    [(BoundedChains(states=2, odds_ratio=1e300), 50.0), (point(1e-300, 1e-300), 1e-13), (point(0.1, 0.2), 1e-14)],
+)
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_where_no_ratio_keeps_epsilon_a_tick_may_tell_nothing(
+    chains: BinaryChains | BoundedChains, epsilon: float, adversary: Adversary
+) -> None:
+    """The floor of the search was returned for allowed, also if its loss was above epsilon."""
+    ratios = [Fraction(ratio) for ratio in allowed_ratios(chains, epsilon, adversary)]
+    assert chains.ratio_loss(ratios[0], ratios[1], adversary).epsilon <= epsilon
 
 
 @pytest.mark.long
