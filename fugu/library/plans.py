@@ -313,7 +313,7 @@ def _agent_configuration(
     if isinstance(plan, PlacePlan):
         assert isinstance(policy, MeasurePolicy)
         facts, column = plan.traces.facts, ",".join(plan.traces.columns)
-        reading_rows = plan.traces.at if facts.replayable else None
+        reading_rows = plan.traces.row_indices if facts.replayable else None
         ceilings = [
             f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",
             f"measurement_ceiling = {float(policy.epsilon)!r}",

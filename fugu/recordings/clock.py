@@ -22,11 +22,11 @@ __all__ = [
     "Clock",
     "clock_of",
     "floats",
+    "floats_if_any",
     "is_date",
     "is_time_of_day",
     "looks_like_time",
     "number_of",
-    "some_floats",
 ]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -82,7 +82,7 @@ class Clock(NamedTuple):
 def looks_like_time(cells: Sequence[str]) -> bool:
     """Return whether most cells are dates, or numbers that nearly always rise or nearly always fall."""
     filled_cells = [cell for cell in cells if cell.strip()]
-    numbers = some_floats(filled_cells)
+    numbers = floats_if_any(filled_cells)
     is_finite = np.isfinite(numbers)
     if filled_cells and _COMMA.fullmatch(filled_cells[0]):
         return looks_like_time([cell.replace(",", ".") for cell in filled_cells])
@@ -100,14 +100,14 @@ def floats(cells: Sequence[str]) -> Floats:
         return np.array([*map(number_of, cells)], dtype=np.float64)  # NaN for None
 
 
-def some_floats(cells: Sequence[str]) -> Floats:
-    """Read cells as numbers, NaN for others. If the first 200 cells have no number, return only 200 NaN."""
+def floats_if_any(cells: Sequence[str]) -> Floats:
+    """Read cells as numbers, NaN for others; return only 200 NaN if none of the first 200 cells is a number."""
     sample = floats(cells[:_LOOKED_AT])
     return floats(cells) if np.isfinite(sample).any() else sample
 
 
 def number_of(cell: str) -> float | None:
-    """Read a cell as a number; None if it is not one."""
+    """Read a cell as a number; None if the cell is no number."""
     try:
         return float(cell)
     except ValueError:
@@ -132,7 +132,7 @@ def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> C
     if unit is None and (iso_cells := _iso_of_digits(cells)):
         return _iso_clock(iso_cells, zone)
     if unit is None or unit in UNITS:
-        numbers = some_floats(cells) if unit is None else floats(cells)
+        numbers = floats_if_any(cells) if unit is None else floats(cells)
         if unit is not None or np.isfinite(numbers).mean() >= _MOST:
             return _number_clock(numbers, unit)
     first_cell = next((cell.strip() for cell in cells if cell.strip()), "")
@@ -151,7 +151,7 @@ def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> C
 
 
 def _iso_of_digits(cells: Sequence[str]) -> list[str]:
-    """Rewrite dates that have only digits in ISO 8601. Return [] if any other cell is not empty."""
+    """Rewrite dates of digits alone in ISO 8601. Return [] if a cell is neither such a date nor empty."""
     if not any(map(_COMPACT.fullmatch, cells[:_LOOKED_AT])):
         return []
     texts = [cell.strip() for cell in cells]
@@ -161,7 +161,7 @@ def _iso_of_digits(cells: Sequence[str]) -> list[str]:
 
 
 def _number_clock(numbers: Floats, unit: str | None) -> Clock:
-    """Convert numbers to times. Without a unit, infer it from their median."""
+    """Convert numbers to times. Without a unit, infer the unit from the median number."""
     sizes = np.abs(numbers[np.isfinite(numbers)])
     median_size = float(np.median(sizes)) if sizes.size else 0.0
     if unit is None:
@@ -223,14 +223,14 @@ def _iso_of_words(cell: str) -> str:
 def _date_clock(
     dates: Sequence[str], day_times: Sequence[str], unit: str | None, zone: ZoneInfo | None, first_match: re.Match[str]
 ) -> Clock:
-    """Read dates as people write them, and parse equal days or times of day once. `first_match` is the first date's."""
+    """Read dates as people write them; each different day and time of day is parsed once."""
     year_first, has_dots = len(first_match[1]) == _FOUR, first_match[2] == "."
-    days = {day: _DAY_ONLY.fullmatch(day) for day in {*dates}}
+    day_matches = {day: _DAY_ONLY.fullmatch(day) for day in {*dates}}
     seconds = {day_time: _seconds_of_day(day_time.strip(" ,")) for day_time in {*day_times}}
-    matches = [match for match in days.values() if match is not None]
+    matches = [match for match in day_matches.values() if match is not None]
     day_first, month_first = (any(int(match[group]) > _LAST_MONTH for match in matches) for group in (1, 3))
     order = "yy/mm" if year_first else unit if unit in ORDERS else "mm/dd" if month_first else "dd/mm"
-    midnights = {day: _midnight(match, order) for day, match in days.items()}
+    midnights = {day: _midnight(match, order) for day, match in day_matches.items()}
     local_times = np.array([*map(midnights.__getitem__, dates)]) + np.array([*map(seconds.__getitem__, day_times)])
     times, repeats = _unix_times(local_times, zone)
     orders = ["dd/mm", "mm/dd"] if not (day_first or month_first or has_dots) else [order]
@@ -271,7 +271,7 @@ def _seconds_of_day(day_time: str) -> float:
 
 
 def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
-    """Convert local times (n,) to Unix times. Return these, and the number of rows in an hour that comes twice.
+    """Convert local times (n,) to Unix times. Return the Unix times, and the number of rows in hours that come twice.
 
     By their order such rows belong to the hour's first occurrence until local time goes back within the hour. Files
     with the newest row first are taken from their end. Of two equal times the later is the second, if steps are as long
@@ -282,20 +282,20 @@ def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
         return local, 0
     minutes, inverse = np.unique(np.floor(local[is_set] / 60.0), return_inverse=True)  # an offset changes at a minute
     dates = [(_EPOCH + timedelta(minutes=minute)).replace(tzinfo=zone) for minute in minutes.tolist()]
-    times, delays = local.copy(), np.zeros(len(local))
+    times, fold_delays = local.copy(), np.zeros(len(local))
     steps = np.diff(local[is_set], prepend=local[is_set][:1])
     first_offsets, second_offsets = (
         np.array([(date.replace(fold=fold).utcoffset() or timedelta()).total_seconds() for date in dates])
         for fold in (0, 1)
     )
     times[is_set] -= first_offsets[inverse.reshape(-1)]
-    delays[is_set] = np.maximum(first_offsets - second_offsets, 0.0)[inverse.reshape(-1)]
-    repeated_rows = np.flatnonzero(delays)
-    slack = 1.0 if np.median(np.abs(steps)) < delays.max() else -1.0
+    fold_delays[is_set] = np.maximum(first_offsets - second_offsets, 0.0)[inverse.reshape(-1)]
+    repeated_rows = np.flatnonzero(fold_delays)
+    slack = 1.0 if np.median(np.abs(steps)) < fold_delays.max() else -1.0
     is_second, previous_time = False, -math.inf
     for row in repeated_rows.tolist()[:: -1 if np.median(steps) < 0.0 else 1]:
         # Hours of two years are far apart.
         is_second = times[row] - previous_time <= 2.0 * _HOUR and (is_second or times[row] < previous_time - slack)
         previous_time = times[row]
-        times[row] += delays[row] if is_second else 0.0
+        times[row] += fold_delays[row] if is_second else 0.0
     return times, len(repeated_rows)

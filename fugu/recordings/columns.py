@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 __all__ = [
     "AMOUNT",
     "BOUNDARIES",
-    "Chosen",
+    "ChosenCells",
     "Key",
     "TimeCells",
     "codes_of",
     "column_missing",
     "is_missing",
     "keys_of",
-    "marks_of",
-    "no_time",
+    "readings_column",
+    "row_codes",
     "select_rows",
+    "time_error",
     "time_of",
     "time_rank",
-    "value_of",
 ]
 
 BOUNDARIES = ("seg", "subject")
@@ -68,7 +68,7 @@ _TWICE, _STEADY, _ALIKE, _REPEATS, _NO_REPEATS = 0.2, 0.8, 0.1, 0.1, 0.01
 _FEWEST, _MOST_LEVELS = 10, 8
 
 
-Chosen = tuple[tuple[str, str], ...]
+ChosenCells = tuple[tuple[str, str], ...]
 """Pairs of a column and a cell: only rows with these cells are read."""
 
 
@@ -106,14 +106,14 @@ def column_missing(table: Table, name: str) -> FuguError:
     return FuguError(f"{table.file} has no column {name[:80]!r}; it has {', '.join(table.columns)[:200]}")
 
 
-def no_time(table: Table, time: TimeCells, row: int) -> FuguError:
+def time_error(table: Table, time: TimeCells, row: int) -> FuguError:
     """Return the error for a row whose cell is no time."""
     place = table.place(row, time.name)
     return FuguError(f"{place} is no time: give seconds, or ISO 8601, or another column by --time")
 
 
 def time_rank(name: str) -> int | None:
-    """Return the rank of a column's name among usual names of times, 0 for the best; None if it is not among them."""
+    """Return the rank of a column's name among usual names of times, 0 for the best; None for other names."""
     return _TIMES.index(_plain_name(name)) if _plain_name(name) in _TIMES else None
 
 
@@ -129,7 +129,7 @@ def _unit_of_name(name: str) -> str | None:
 
 
 def time_of(table: Table, time_option: str | None) -> TimeCells | None:
-    """Return the times of a table; None if no column looks like times. `time_option` is a column, or COLUMN:UNIT.
+    """Return the time cells of a table; None if no column looks like times. `time_option` is a column, or COLUMN:UNIT.
 
     Raises:
         FuguError: there is no such column, or times of day have no dates.
@@ -193,8 +193,8 @@ def _all(cells: Sequence[str], test: Callable[[str], object]) -> bool:
     return bool(sample) and all(map(test, sample))
 
 
-def select_rows(table: Table, options: ReadOptions) -> tuple[Table, Chosen]:
-    """Return the table of the rows that options choose, and the pairs of column and cell that choose them.
+def select_rows(table: Table, options: ReadOptions) -> tuple[Table, ChosenCells]:
+    """Return a table of the rows that options choose, and the pairs of a column and a cell by which they choose.
 
     Raises:
         FuguError: there is no such column, or no such row.
@@ -212,11 +212,11 @@ def select_rows(table: Table, options: ReadOptions) -> tuple[Table, Chosen]:
         rows = [row for row, row_cell in enumerate(table.columns[column]) if row_cell.strip() == cell]
         if not rows:
             raise FuguError(f"{table.file}: no row has {cell[:80]!r} in column {column}")
-        table = table.at(rows)
+        table = table.with_rows(rows)
     return table, tuple(row_filter.items())
 
 
-def value_of(table: Table, column: str | None, skipped_columns: Sequence[str]) -> str:
+def readings_column(table: Table, column: str | None, skipped_columns: Sequence[str]) -> str:
     """Return the name of the column of readings: `column` if the table has it, else the usual or the only candidate.
 
     Columns in `skipped_columns` have another meaning.
@@ -253,7 +253,7 @@ def value_of(table: Table, column: str | None, skipped_columns: Sequence[str]) -
 
 
 def _column_question(question: str, option: str, names: Sequence[str], meaning: str) -> QuestionError:
-    """Return the question which of some columns has a meaning; only the first names are options."""
+    """Return the question which column has a meaning, with the first columns as options."""
     options = [Option((f"--{option}", name), meaning) for name in names[:_MOST_SHOWN]]
     if len(names) > _MOST_SHOWN:
         options.append(Option((f"--{option}", "NAME"), f"one of {len(names) - _MOST_SHOWN} more"))
@@ -271,7 +271,7 @@ def _counts_rows(cells: Sequence[str]) -> bool:
 def keys_of(
     table: Table, value_column: str, skipped_columns: Sequence[str], times: Floats | None, row_parts: Ints
 ) -> list[Key]:
-    """Return the columns that tell series apart, if there are several series.
+    """Return the columns that tell series apart; empty if there is a single series.
 
     The form of the file may name these columns. Else they are columns of names whose rows interleave or whose times
     begin again. A column of numbers needs a usual name, or series whose times, steps or values are more regular.
@@ -323,15 +323,15 @@ def _tells_apart(cells: list[str], values: list[str], times: Floats | None, row_
 
 
 def codes_of(cells: Sequence[object]) -> Ints:
-    """Number cells, (n,): equal cells have equal numbers, from 0 in the order in which cells first occur."""
+    """Number cells, (n,), from 0 in the order of first occurrence; equal cells have equal numbers."""
     code_of_cell = {cell: code for code, cell in enumerate(dict.fromkeys(cells))}
     return np.array([code_of_cell[cell] for cell in cells], dtype=np.int64)
 
 
-def marks_of(table: Table, names: Sequence[str]) -> Ints:
-    """Number rows, (n,): equal where all cells of the named columns are equal; 0 if there are no such columns."""
-    mark_columns = [cells for name, cells in table.columns.items() if name.lower() in names]
-    return codes_of([*zip(*mark_columns, strict=True)]) if mark_columns else np.zeros(len(table.lines), dtype=np.int64)
+def row_codes(table: Table, names: Sequence[str]) -> Ints:
+    """Number rows, (n,): rows with equal cells in all named columns have equal numbers, 0 without such columns."""
+    code_columns = [cells for name, cells in table.columns.items() if name.lower() in names]
+    return codes_of([*zip(*code_columns, strict=True)]) if code_columns else np.zeros(len(table.lines), dtype=np.int64)
 
 
 def _steady_share(steps: Floats) -> float:

@@ -67,7 +67,7 @@ class File:
 
     @cached_property
     def _first_bytes(self) -> bytes:
-        with self.binary() as file:
+        with self.open_binary() as file:
             return file.read(_HEAD)
 
     @cached_property
@@ -83,7 +83,7 @@ class File:
         return [line for line in self.head.decode(errors="replace").splitlines()[:_FIRST] if line.strip()]
 
     @contextmanager
-    def binary(self) -> Iterator[BinaryIO]:
+    def open_binary(self) -> Iterator[BinaryIO]:
         """Open the unpacked bytes.
 
         Raises:
@@ -98,13 +98,13 @@ class File:
             raise FuguError(f"{self.name} is broken gzip: make it again, or copy it again") from None
 
     @contextmanager
-    def text(self) -> Iterator[TextIO]:
-        """Open the text, in UTF-8 or in UTF-16 with a byte order mark. Line ends stay as they are; errors as `binary`.
+    def open_text(self) -> Iterator[TextIO]:
+        """Open the text, in UTF-8 or in UTF-16 with a byte order mark. Line ends stay. Errors as for `open_binary`.
 
         Raises:
             FuguError: the file is no such text.
         """
-        with self.binary() as file:
+        with self.open_binary() as file:
             try:
                 yield io.TextIOWrapper(file, "utf-8-sig" if self.in_utf8 else "utf-16", newline="")
             except UnicodeError:

@@ -48,7 +48,7 @@ def read_options(**texts: Any) -> ReadOptions:
     Raises:
         UsageError: an option cannot be read.
     """
-    return ReadOptions(**{name: _READ.get(name, str)(value) for name, value in texts.items() if value is not None})
+    return ReadOptions(**{name: _PARSERS.get(name, str)(value) for name, value in texts.items() if value is not None})
 
 
 def _split_words(words: str | float | Sequence[str | float]) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def _split_words(words: str | float | Sequence[str | float]) -> tuple[str, ...]:
     return tuple(text.strip() if isinstance(text, str) else f"{text:g}" for text in texts)
 
 
-def _row_filter(filters: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _parse_filters(filters: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     if isinstance(filters, Mapping):
         return tuple((str(column), str(cell)) for column, cell in filters.items())
     filter_parts = [text.partition("=") for text in ([filters] if isinstance(filters, str) else filters)]
@@ -66,34 +66,34 @@ def _row_filter(filters: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple
     return tuple((column.strip(), cell.strip()) for column, _, cell in filter_parts)
 
 
-def _zone(name: str) -> ZoneInfo:
+def _parse_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError):
         raise UsageError(f"there is no zone {name[:80]!r}: it is like Europe/Berlin, or UTC") from None
 
 
-def _gap(gap_text: str | float) -> float:
+def _parse_gap(gap_text: str | float) -> float:
     seconds, is_time = arguments.span(str(gap_text), "gap")
     if not is_time and isinstance(gap_text, str):
         raise UsageError("gap is a time, as 8h or 2d")
     return seconds
 
 
-def _rule_names(rule_words: str | Sequence[str]) -> frozenset[str]:
+def _parse_rule_names(rule_words: str | Sequence[str]) -> frozenset[str]:
     rule_names = frozenset(_split_words(rule_words))
     if unknown_names := sorted(rule_names - {*SILENT}):
         raise UsageError(f"as-it-is takes {', '.join(SILENT)}, got {unknown_names[0][:80]!r}")
     return rule_names
 
 
-_READ: dict[str, Callable[[Any], Any]] = {
-    "only": _row_filter,
-    "zone": _zone,
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "only": _parse_filters,
+    "zone": _parse_zone,
     "missing_values": _split_words,
     "rows": lambda words: arguments.one_of(words, "rows", get_args(RowKind)),
     "period": lambda words: arguments.period(float(words)),
-    "gap": _gap,
-    "as_it_is": _rule_names,
+    "gap": _parse_gap,
+    "as_it_is": _parse_rule_names,
 }
 """The parser of each option's value; other options are texts."""

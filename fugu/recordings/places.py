@@ -9,7 +9,7 @@ import numpy as np
 
 from fugu.contract.errors import FuguError
 from fugu.recordings.clock import clock_of, floats
-from fugu.recordings.columns import BOUNDARIES, column_missing, is_missing, marks_of, no_time, select_rows, time_of
+from fugu.recordings.columns import BOUNDARIES, column_missing, is_missing, row_codes, select_rows, time_error, time_of
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Facts, Recorded, facts_of, load
 from fugu.recordings.rules import Evidence, raise_question
@@ -35,14 +35,14 @@ class Traces(NamedTuple):
     """Places in the order in which they were visited, trace by trace.
 
     `places` are (n, 2) latitudes and longitudes in degrees, NaN for missing places that are kept. `trace` is (n,) and
-    equal for places of one unbroken trace. `times` are (n,) seconds. `at` has (n,) indices among the chosen rows.
-    `rows` counts these rows, `missing` the rows without a place. `columns` name the latitude and the longitude.
+    equal for places of one unbroken trace. `times` are (n,) seconds. `row_indices` has (n,) indices among the chosen
+    rows. `rows` counts these rows, `missing` the rows without a place. `columns` name the latitude and the longitude.
     """
 
     places: Floats
     trace: Ints
     times: Floats | None
-    at: Ints
+    row_indices: Ints
     rows: int
     missing: int
     source: str
@@ -87,51 +87,51 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
     """
     all_rows = load(recording, options)
     table, row_filter = select_rows(all_rows, options)
-    if (names := place_columns(table)) is None:
+    if (degree_columns := place_columns(table)) is None:
         latitudes = [column for column in table.columns if column.lower() in _LATITUDE]
         raise column_missing(table, "lon" if latitudes else "lat")
-    time = time_of(table, options.time)
-    clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
-    cells = zip(*(table.columns[name] for name in names), strict=True)
+    time_cells = time_of(table, options.time)
+    clock = None if time_cells is None else clock_of(time_cells.cells, time_cells.unit, options.zone)
+    cells = zip(*(table.columns[name] for name in degree_columns), strict=True)
     is_absent = np.array([is_missing(latitude) or is_missing(longitude) for latitude, longitude in cells])
     moments = np.zeros(len(is_absent)) if clock is None else clock.times
     for row in np.flatnonzero(np.isnan(moments)).tolist():
-        if time is not None and not (is_absent[row] and is_missing(time.cells[row])):
-            raise no_time(table, time, row)
+        if time_cells is not None and not (is_absent[row] and is_missing(time_cells.cells[row])):
+            raise time_error(table, time_cells, row)
     places = np.stack(
-        [_degrees(table, name, limit, is_absent) for name, limit in zip(names, (90.0, 180.0), strict=True)]
+        [_degrees(table, name, limit, is_absent) for name, limit in zip(degree_columns, (90.0, 180.0), strict=True)]
     )
     if is_absent.all():
         raise FuguError(f"{table.file}: no row has a place")
     if np.nanmax(places[1]) - np.nanmin(places[1]) > 180.0:  # cells side by side would be the world apart
         raise FuguError(f"{table.file}: places on both sides of the 180th meridian cannot be cells of one grid")
-    traces = marks_of(table, _TRACE)
-    order = np.argsort(traces, kind="stable")
+    trace_codes = row_codes(table, _TRACE)
+    order = np.argsort(trace_codes, kind="stable")
     is_end = (np.isnan(moments) | (is_absent & (is_absent.mean() <= MOST_MISSING)))[order]
-    trace = np.cumsum((np.diff(traces[order], prepend=-1) != 0) + is_end.astype(np.int64))[~is_end]
+    trace = np.cumsum((np.diff(trace_codes[order], prepend=-1) != 0) + is_end.astype(np.int64))[~is_end]
     row_of_place, notes = order[~is_end], table.notes
-    evidence = Evidence(table.file, " and ".join(names), options, [], time, clock)
+    evidence = Evidence(table.file, " and ".join(degree_columns), options, [], time_cells, clock)
     if clock is not None:
-        time_order, notes = _in_order(moments[row_of_place], trace, evidence, notes)
+        time_order, notes = _time_order(moments[row_of_place], trace, evidence, notes)
         row_of_place, trace = row_of_place[time_order], trace[time_order]
     missing = int(is_absent.sum())
     place_traces = Traces(
         places=places.T[row_of_place],
         trace=trace,
         times=None if clock is None else moments[row_of_place],
-        at=row_of_place,
+        row_indices=row_of_place,
         rows=len(is_absent),
         missing=missing,
         source=table.file,
         facts=facts_of(all_rows, table, row_filter, evidence)._replace(missing={"": missing} if missing else {}),
-        columns=names,
+        columns=degree_columns,
         notes=notes,
     )
     return place_traces._replace(facts=place_traces.facts._replace(period_seconds=place_traces.median_step))
 
 
-def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
-    """Return the indices of places in the order of their times, trace by trace, and `notes` with one about sorting."""
+def _time_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
+    """Sort places by time within each trace. Return their indices, and `notes` with a note if places moved."""
     order, order_notes = sort_rows(times, trace)
     goes_back = (np.diff(times) < 0.0) & (np.diff(trace) == 0)
     raise_question(
@@ -168,7 +168,7 @@ def _steps(times: Floats, trace: Ints) -> Floats:
 
 
 def resample(traces: Traces, period: float) -> Traces:
-    """Sample the newest place of every trace once a period (seconds). A silence of over two periods ends a trace.
+    """Sample the newest place of each trace once per period, in seconds; a silence of over two periods ends a trace.
 
     Raises:
         FuguError: there are no times, or there would be too many ticks.
@@ -184,5 +184,8 @@ def resample(traces: Traces, period: float) -> Traces:
     sampled_rows = np.concatenate(row_pieces)
     trace = np.repeat(np.arange(len(row_pieces)), [*map(len, row_pieces)])
     return traces._replace(
-        places=traces.places[sampled_rows], trace=trace, times=np.concatenate(time_pieces), at=traces.at[sampled_rows]
+        places=traces.places[sampled_rows],
+        trace=trace,
+        times=np.concatenate(time_pieces),
+        row_indices=traces.row_indices[sampled_rows],
     )

@@ -13,22 +13,22 @@ from fugu.contract.errors import FuguError, UsageError
 from fugu.recordings.clock import LEAST_DATED, Clock, clock_of, number_of
 from fugu.recordings.columns import (
     BOUNDARIES,
-    Chosen,
+    ChosenCells,
     codes_of,
     is_missing,
     keys_of,
-    marks_of,
-    no_time,
+    readings_column,
+    row_codes,
     select_rows,
+    time_error,
     time_of,
-    value_of,
 )
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
 from fugu.recordings.options import ReadOptions, RowKind
 from fugu.recordings.rules import Evidence, raise_question, run_starts
 from fugu.recordings.table import Table, without_collection
-from fugu.recordings.ticks import Steps, has_few, in_order, kind_of, steps_of, ticks_of
+from fugu.recordings.ticks import Steps, has_few, row_kind_of, sort_distinct, steps_of, ticks_of
 from fugu.recordings.values import Cells, Values, are_names, present_in, values_of
 
 if TYPE_CHECKING:
@@ -183,8 +183,8 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
         raise error if str(error).startswith(table.file) else FuguError(f"{table.file}: {error}") from None
 
 
-def facts_of(recording: Table, table: Table, row_filter: Chosen, evidence: Evidence) -> Facts:
-    """Return facts of a recording from its chosen rows, `table`, before its readings are put on ticks."""
+def facts_of(recording: Table, table: Table, row_filter: ChosenCells, evidence: Evidence) -> Facts:
+    """Return the facts of a recording before its readings are put on ticks; `table` has the chosen rows."""
     time, clock, options, zone = evidence.time, evidence.clock, evidence.options, ""
     if clock is not None and clock.dated:
         zone = str(options.zone or "UTC, as none is written") if clock.naive else ", ".join(clock.offsets) or "UTC"
@@ -209,16 +209,16 @@ def _interpret(recording: Table, options: ReadOptions) -> Readings:
     table, row_filter = select_rows(recording, options)
     time = time_of(table, options.time)
     time_columns = () if time is None else time.columns
-    column = value_of(table, options.column, (*time_columns, *table.keys))
+    column = readings_column(table, options.column, (*time_columns, *table.keys))
     if time is not None and (empty := _empty_rows(time.cells, table.columns[column])):
         notes = (*table.notes, f"{len(empty)} rows without a time and a reading: left out")
-        table = table.without(empty)._replace(plain=False, notes=notes)
+        table = table.without_rows(empty)._replace(plain=False, notes=notes)
         time = time_of(table, options.time)
         assert time is not None
-    row_parts = _parts_of(table)
+    row_parts = _part_numbers(table)
     clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
     if time is not None and clock is not None and np.isnan(clock.times).any():
-        raise no_time(table, time, int(np.isnan(clock.times).argmax()))
+        raise time_error(table, time, int(np.isnan(clock.times).argmax()))
     skipped_columns = (*time_columns, *dict(row_filter))
     series_keys = keys_of(table, column, skipped_columns, None if clock is None else clock.times, row_parts)
     evidence = Evidence(table.file, column, options, series_keys, time, clock)
@@ -310,7 +310,7 @@ def _put_on_ticks(recording: Readings, table: Table, values: Values, clock: Cloc
         rows=len(row_order),
         row_kind=kind,
         why=kind_reason,
-        steps_seconds=tuple(np.quantile(steps.all, [0.05, 0.5, 0.95]).tolist()),
+        steps_seconds=tuple(np.quantile(steps.seconds, [0.05, 0.5, 0.95]).tolist()),
         longest_hold_seconds=float(hold_seconds[is_up].max(initial=0.0)) if kind == "changes" else None,
         gaps=int((np.diff(ticks.segments) != 0).sum()),
         first=first_time,
@@ -334,7 +334,7 @@ def _put_on_ticks(recording: Readings, table: Table, values: Values, clock: Cloc
 
 
 def _is_recent_change(readings: Floats, times: Floats, row_parts: Ints, longest_seconds: float) -> Bools:
-    """(n,) whether a row begins a run of equal readings, or belongs to a run of at most the longest seconds."""
+    """(n,) whether a row begins a run of equal readings, or belongs to a run of at most `longest_seconds`."""
     run_firsts = run_starts(readings, row_parts)
     run_lasts = np.append(run_firsts[1:], len(readings)) - 1
     is_recent = np.repeat(times[run_lasts] - times[run_firsts] <= longest_seconds, run_lasts - run_firsts + 1)
@@ -343,19 +343,19 @@ def _is_recent_change(readings: Floats, times: Floats, row_parts: Ints, longest_
 
 
 def _kind_of_rows(table: Table, readings: Cells, rows: Ints, steps: Steps, facts: Facts) -> tuple[RowKind, str] | None:
-    """Return the kind of rows, and the reason, by times, readings and unused columns; None if it is unclear."""
+    """Return the kind of rows and the reason, by times, readings and unused columns; None if the kind is unclear."""
     changes = table.changes
     if changes is None and facts.time is not None and facts.time.lower() in _CHANGES:
         changes = True
     has_names, present_readings = are_names(readings), readings[present_in(readings)]
     levels = codes_of([name.casefold() for name in present_readings]) if has_names else present_readings
-    kind = kind_of(steps, levels, [] if has_names else [readings], changes)
-    if changes or (kind is not None and kind[0] != "changes"):
-        return kind
+    kind_and_reason = row_kind_of(steps, levels, [] if has_names else [readings], changes)
+    if changes or (kind_and_reason is not None and kind_and_reason[0] != "changes"):
+        return kind_and_reason
     # A beat's own state does not say how long the beat was, but its rate beside it does.
-    extra_columns = [column for name in facts.unused if (column := _numbers_of(table.columns[name])) is not None]
-    kind_by_unused = kind_of(steps, levels, [column[rows] for column in extra_columns], None) if extra_columns else None
-    return kind_by_unused if kind_by_unused is not None and kind_by_unused[0] == "events" else kind
+    columns = [column[rows] for name in facts.unused if (column := _numbers_of(table.columns[name])) is not None]
+    unused_kind = row_kind_of(steps, levels, columns, None) if columns else None
+    return unused_kind if unused_kind is not None and unused_kind[0] == "events" else kind_and_reason
 
 
 def _numbers_of(cells: Sequence[str]) -> Floats | None:
@@ -365,7 +365,7 @@ def _numbers_of(cells: Sequence[str]) -> Floats | None:
 
 
 def _rows_by_time(clock: Clock, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
-    """Return indices of rows in the order of their times, and notes. Rows of a clock that was not set are left out.
+    """Return the indices of rows by time, without rows of a clock that was not set, and notes.
 
     Raises:
         FuguError: the clock was never set.
@@ -383,23 +383,23 @@ def _rows_by_time(clock: Clock, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]
         if (is_far := _is_far_from_most(clock.times[usable_rows])).any():
             notes.append(f"{int(is_far.sum())} rows are over a year from all others, as of a wrong clock: left out")
             usable_rows = usable_rows[~is_far]
-    order, order_notes = in_order(clock.times[usable_rows], row_parts[usable_rows])
+    order, order_notes = sort_distinct(clock.times[usable_rows], row_parts[usable_rows])
     return usable_rows[order], (*notes, *order_notes)
 
 
 def _is_far_from_most(times: Floats) -> Bools:
-    """(n,) whether a time is over a year from the largest group of times, if this group has nine tenths of them."""
+    """(n,) whether a time is over a year from the largest group of times, if nine tenths of times are in that group."""
     order = np.argsort(times, kind="stable")
-    groups = np.empty(len(times), dtype=np.int64)
-    groups[order] = np.concatenate([[0], np.cumsum(np.diff(times[order]) > _YEAR)])
-    group_sizes = np.bincount(groups)
-    return np.asarray((groups != group_sizes.argmax()) & (group_sizes.max() >= _MOST_OF_ALL * len(times)))
+    group_of_time = np.empty(len(times), dtype=np.int64)
+    group_of_time[order] = np.concatenate([[0], np.cumsum(np.diff(times[order]) > _YEAR)])
+    group_sizes = np.bincount(group_of_time)
+    return np.asarray((group_of_time != group_sizes.argmax()) & (group_sizes.max() >= _MOST_OF_ALL * len(times)))
 
 
-def _parts_of(table: Table) -> Ints:
+def _part_numbers(table: Table) -> Ints:
     """Number the parts of a table, (n,): the number rises where the cell of a boundary column changes."""
-    marks = marks_of(table, BOUNDARIES)
-    return np.cumsum(np.diff(marks, prepend=marks[:1]) != 0).astype(np.int64)
+    boundary_codes = row_codes(table, BOUNDARIES)
+    return np.cumsum(np.diff(boundary_codes, prepend=boundary_codes[:1]) != 0).astype(np.int64)
 
 
 def _only_series_name(table: Table) -> str | None:
@@ -431,7 +431,7 @@ def kind_of_values(readings: Readings) -> Kind:
 
 
 def join_readings(recordings: Sequence[Readings]) -> Readings:
-    """Join the readings of several donors, one after another. `source` becomes the number of recordings.
+    """Join the readings of several donors, one after another. The source becomes the number of recordings.
 
     Raises:
         FuguError: the ticks or the readings are not of one kind.

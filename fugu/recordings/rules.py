@@ -132,10 +132,10 @@ def _order_question(evidence: Evidence) -> _Question | None:
 
 
 def _rows_question(evidence: Evidence) -> _Question | None:
-    """Ask for the kind of rows if steps of time and readings do not show it."""
+    """Ask for the kind of rows if neither steps of time nor readings show the kind."""
     if evidence.kind is not None or evidence.steps is None:
         return None
-    short_step, long_step = np.quantile(evidence.steps.all, [0.05, 0.95])
+    short_step, long_step = np.quantile(evidence.steps.seconds, [0.05, 0.95])
     return (
         f"rows are {short_step:.3g} to {long_step:.3g} s apart, which says not what they are",
         [
@@ -190,9 +190,10 @@ def run_starts(readings: Floats, row_parts: Ints) -> Ints:
 
 
 def unusual_holds(times: Floats, row_parts: Ints, is_up: Bools) -> tuple[Floats, float]:
-    """Return the seconds of holds that last at least a day and 5 times as long as all others, and the longest other.
+    """Return the lengths of unusual holds, and of the longest other hold, in seconds.
 
-    Without such holds return an empty array and 0. `is_up` is (n,): holds that begin at a broken source do not count.
+    Unusual holds last at least a day, and 5 times as long as all others; without any, the lengths are empty and the
+    other hold is 0. `is_up` is (n,): holds that begin at a broken source do not count.
     """
     in_part = (np.diff(row_parts) == 0) & is_up[:-1]
     hold_seconds = np.diff(times)[in_part]
@@ -204,7 +205,7 @@ def unusual_holds(times: Floats, row_parts: Ints, is_up: Bools) -> tuple[Floats,
 
 
 def _hold_question(evidence: Evidence) -> _Question | None:
-    """Ask if a value holds for days, and far longer than any other: the sensor may have been off.
+    """Ask if a value holds for days, far longer than any other value: the sensor may have been off.
 
     A hold of samples is a run of equal numbers; programs that fill in absent readings write such runs.
     """
@@ -216,14 +217,14 @@ def _hold_question(evidence: Evidence) -> _Question | None:
         times, row_parts, is_up = times[run_firsts], row_parts[run_firsts], is_up[run_firsts]
     elif evidence.kind != "changes":
         return None
-    hold_seconds, longest = unusual_holds(times, row_parts, is_up)
+    hold_seconds, next_longest = unusual_holds(times, row_parts, is_up)
     if not hold_seconds.size:
         return None
     subject = "a value holds" if hold_seconds.size == 1 else f"{hold_seconds.size} values hold"
     return (
-        f"{subject} for {hold_seconds[-1] / _DAY:.1f} days, and no other for longer than {longest / 3600.0:.2g} h",
+        f"{subject} for {hold_seconds[-1] / _DAY:.1f} days, and no other for longer than {next_longest / 3600.0:.2g} h",
         [
-            Option(("--gap", f"{max(math.ceil(longest / 3600.0), 1)}h"), "a gap: the sensor was off"),
+            Option(("--gap", f"{max(math.ceil(next_longest / 3600.0), 1)}h"), "a gap: the sensor was off"),
             Option(("--as-it-is", "hold"), "it was so all the time"),
         ],
     )

@@ -42,7 +42,7 @@ class Recording(NamedTuple):
 
     @property
     def summary(self) -> tuple[str, str]:
-        """Two sentences: the columns and rows that were read, and their times."""
+        """Two sentences: the columns and rows that were read, and the times of rows."""
         return summary(self.source, self.facts)
 
     @property
@@ -52,7 +52,7 @@ class Recording(NamedTuple):
 
     @property
     def picture(self) -> list[str]:
-        """Two lines of text: a picture of readings over time and its legend. For places one line without a picture."""
+        """Two lines of text: a picture of readings over time, and its legend; for places a single line of words."""
         if self.readings is None:
             return ["Places are not drawn here."]
         ticks = len(self.readings.segments)
@@ -85,7 +85,7 @@ class Recording(NamedTuple):
 
 
 def summary(source: str, facts: Facts) -> tuple[str, str]:
-    """Return two lines: the columns and rows that were read, and their times."""
+    """Return two lines: the columns and rows that were read, and the times of rows."""
     filters = "".join(f", only {column}={cell}" for column, cell in facts.only)
     rows = f"{facts.rows} rows" if facts.rows == facts.rows_in_file else f"{facts.rows} of {facts.rows_in_file} rows"
     zone = f", {facts.zone}" if facts.zone else ""
@@ -95,7 +95,7 @@ def summary(source: str, facts: Facts) -> tuple[str, str]:
 
 
 def _row_phrases(facts: Facts) -> list[str]:
-    """Return phrases about rows and times: their kind, range, missing readings, longest hold and gaps."""
+    """Describe rows and times in phrases: kind, range, missing readings, longest hold and gaps."""
     phrases = []
     period_words = "" if facts.period_seconds is None else f"one every {time_words(facts.period_seconds)}"
     match facts.row_kind:
@@ -108,7 +108,7 @@ def _row_phrases(facts: Facts) -> list[str]:
         case None:
             phrases.append(f"each row is a tick{', ' + period_words if period_words else ''}")
     if facts.first is not None and facts.last is not None:
-        phrases.append(f"from {_date(facts.first)} to {_date(facts.last)}")
+        phrases.append(f"from {_date_words(facts.first)} to {_date_words(facts.last)}")
     missing_rows = sum(facts.missing.values())
     phrases.append(f"{missing_rows / facts.rows:.1%} without a reading" if missing_rows else "none without a reading")
     if facts.longest_hold_seconds is not None:
@@ -124,7 +124,7 @@ def time_words(seconds: float) -> str:
     return f"{seconds / size:.3g} {unit}"
 
 
-def _date(moment: float) -> str:
+def _date_words(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M}"
 
 
@@ -137,26 +137,26 @@ def _number_bars(values: Floats, cell_of_tick: Ints) -> list[str]:
     lowest_mean, highest_mean = float(np.nanmin(means)), float(np.nanmax(means))
     step = (highest_mean - lowest_mean) / len(_BARS) or 1.0
     bars = [" " if math.isnan(mean) else _BARS[min(int((mean - lowest_mean) / step), len(_BARS) - 1)] for mean in means]
-    return ["".join(bars), f"means of {_span(cell_of_tick)}, {lowest_mean:.4g} to {highest_mean:.4g}"]
+    return ["".join(bars), f"means of {_cell_words(cell_of_tick)}, {lowest_mean:.4g} to {highest_mean:.4g}"]
 
 
 def _name_letters(values: Cells, cell_of_tick: Ints) -> list[str]:
-    """Draw the most frequent name of each cell's ticks as a letter, or two names as bars. Return them and a legend."""
+    """Draw the usual name of each cell's ticks as a letter, or two names as bars; return the line and its legend."""
     sorted_names = sorted({value.casefold() for value in {*values.tolist()} - {None}})
     number_of_name = {name: float(index) for index, name in enumerate(sorted_names)}
     codes = np.array([math.nan if value is None else number_of_name[value.casefold()] for value in values])
     if len(sorted_names) == 2:
         bars, _ = _number_bars(codes, cell_of_tick)
-        return [bars, f"the share of {sorted_names[1]!r} in {_span(cell_of_tick)}, by height"]
+        return [bars, f"the share of {sorted_names[1]!r} in {_cell_words(cell_of_tick)}, by height"]
     line = ""
     for cell in range(cell_of_tick[-1] + 1):
         cell_codes = codes[(cell_of_tick == cell) & ~np.isnan(codes)].astype(np.int64)
         line += _LETTERS[min(int(np.bincount(cell_codes).argmax()), len(_LETTERS) - 1)] if cell_codes.size else " "
     legend = ", ".join(f"{letter} {name}" for letter, name in zip(_LETTERS, sorted_names, strict=False))
-    return [line, f"the usual name of {_span(cell_of_tick)}: {legend}"[:200]]
+    return [line, f"the usual name of {_cell_words(cell_of_tick)}: {legend}"[:200]]
 
 
-def _span(cell_of_tick: Ints) -> str:
+def _cell_words(cell_of_tick: Ints) -> str:
     """Return how many ticks a cell has, in words."""
     ticks = len(cell_of_tick) / (cell_of_tick[-1] + 1)
     return "1 tick" if ticks == 1 else f"{ticks:.3g} ticks"
@@ -169,7 +169,7 @@ def plain_csv(readings: Readings) -> str:
     """
     facts, segments = readings.facts[0], readings.segments.tolist()
     cells = [
-        _cell(value) if is_present else ""
+        _csv_cell(value) if is_present else ""
         for value, is_present in zip(readings.values.tolist(), readings.present.tolist(), strict=True)
     ]
     if readings.moments is None:
@@ -191,6 +191,6 @@ def plain_csv(readings: Readings) -> str:
     return "\n".join([*lines, ""])
 
 
-def _cell(value: object) -> str:
+def _csv_cell(value: object) -> str:
     text = str(value) if isinstance(value, str) else f"{value!r}".removesuffix(".0")
     return '"{}"'.format(text.replace('"', '""')) if {*text} & {*',"\r\n'} else text

@@ -59,18 +59,18 @@ class Table(NamedTuple):
     has_times: bool = True
     """False if only the period gives the time between rows."""
 
-    def at(self, rows: Sequence[int]) -> Table:
+    def with_rows(self, rows: Sequence[int]) -> Table:
         """Return a table of the rows with these indices."""
         columns = {name: [cells[row] for row in rows] for name, cells in self.columns.items()}
         return self._replace(columns=columns, lines=[self.lines[row] for row in rows])
 
     def place(self, row: int, column: str) -> str:
-        """Return words for the place of a cell, with which an error about it begins."""
+        """Describe the place of a cell; an error about the cell begins with these words."""
         return f"{self.file}: {self.where} {self.lines[row]}, column {column}"
 
-    def without(self, rows: Container[int]) -> Table:
+    def without_rows(self, rows: Container[int]) -> Table:
         """Return a table without the rows with these indices."""
-        return self.at([row for row in range(len(self.lines)) if row not in rows])
+        return self.with_rows([row for row in range(len(self.lines)) if row not in rows])
 
 
 class Form(NamedTuple):
@@ -85,7 +85,7 @@ class Form(NamedTuple):
 
 
 def begins(pattern: bytes) -> Callable[[File], bool]:
-    """Make a test of whether the first bytes of a file match a pattern."""
+    """Make a function that tests whether the first bytes of a file match a pattern."""
     return lambda file: re.match(pattern, file.head, re.DOTALL) is not None
 
 
@@ -101,7 +101,7 @@ def chunks(elements: Iterable[_T]) -> Iterator[list[_T]]:
 
 
 def names_of(name_rows: Iterable[Iterable[str]]) -> list[str]:
-    """Return the different names in rows of names; of more than `MOST_COLUMNS` only as many as `table_of` refuses."""
+    """Return the different names in rows of names, at most one more than `MOST_COLUMNS`, which `table_of` refuses."""
     return [*dict.fromkeys(chain.from_iterable(name_rows))][: MOST_COLUMNS + 1]
 
 
@@ -120,7 +120,7 @@ def in_blocks(records: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[Bloc
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Switch garbage collection off: text and arrays form no cycles, and the search for cycles takes half the time."""
+    """Switch garbage collection off: text and arrays form no cycles, and to search for cycles takes half the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fugu.chains.arrays import Bools, Floats, Ints
     from fugu.recordings.options import RowKind
 
-__all__ = ["Steps", "has_few", "in_order", "kind_of", "look_at", "sort_rows", "steps_of", "ticks_of"]
+__all__ = ["Steps", "has_few", "look_at", "row_kind_of", "sort_distinct", "sort_rows", "steps_of", "ticks_of"]
 
 LONGEST_SILENCE = 10
 """Periods without a row after which a stretch ends."""
@@ -29,23 +29,23 @@ _LEVELS, _FEWEST, _REPEATS, _LOOKED_AT = 8, 20, 0.01, 1_000
 class Steps(NamedTuple):
     """Steps of time between neighbouring rows of one part.
 
-    `all` has the (m,) steps in seconds, `at` the (m,) indices of the rows that end them. `median` is the median step
+    `seconds` has the (m,) steps, `end_rows` the (m,) indices of the rows that end them. `median` is the median step
     above 0.
     """
 
-    all: Floats
-    at: Ints
+    seconds: Floats
+    end_rows: Ints
     median: float
 
     @property
     def is_inside(self) -> Bools:
         """(m,) whether a step is above 0, and no gap."""
-        return (self.all > 0.0) & (self.all <= LONGEST_SILENCE * self.median)
+        return (self.seconds > 0.0) & (self.seconds <= LONGEST_SILENCE * self.median)
 
     @property
     def is_coarse(self) -> bool:
         """True if over a fifth of the rows have the time of the row before."""
-        return bool((self.all == 0.0).mean() > _MOST_DUPLICATES)
+        return bool((self.seconds == 0.0).mean() > _MOST_DUPLICATES)
 
 
 class Ticks(NamedTuple):
@@ -64,10 +64,11 @@ class Ticks(NamedTuple):
     moments: Floats | None = None
 
 
-def in_order(times: Floats, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
-    """Sort rows by time within each part. Return their indices, and notes about moved rows and rows left out.
+def sort_distinct(times: Floats, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
+    """Sort rows by time within each part, and leave out rows with the time of the next row.
 
-    `times` are (n,) in seconds. Of rows with equal times only the last is kept, unless over a fifth repeat a time.
+    Return the rows' indices, and notes. `times` are (n,) in seconds. Of rows with equal times only the last is kept,
+    unless over a fifth repeat a time.
     """
     order, notes = sort_rows(times, row_parts)
     has_next_time = (np.diff(times[order]) == 0.0) & (np.diff(row_parts[order]) == 0)
@@ -104,7 +105,7 @@ def has_few(values: NDArray[Any]) -> bool:
     return len(np.unique(values[:_LOOKED_AT])) <= _LEVELS and len(np.unique(values)) <= _LEVELS
 
 
-def kind_of(
+def row_kind_of(
     steps: Steps, values: NDArray[Any], columns: list[Floats], changes: bool | None
 ) -> tuple[RowKind, str] | None:
     """Return the kind of rows and the reason for it; None if several kinds are possible.
@@ -118,17 +119,17 @@ def kind_of(
     if changes:
         return "changes", "their times are of changes"
     repeat_rate = float((np.diff(values) == 0).mean()) if len(values) > 1 else 1.0
-    steady = float((np.abs(steps.all - steps.median) <= _WHOLE * steps.median).mean())
+    steady = float((np.abs(steps.seconds - steps.median) <= _WHOLE * steps.median).mean())
     if changes is None and len(values) >= _FEWEST and repeat_rate < _REPEATS and steady < _STEADY and has_few(values):
         return "changes", "no value comes twice in a row"
     if any(_explains(steps, column) for column in columns):
         return "events", "the step to each explains its reading"
     if not steps.is_inside.any():
         return None
-    step_multiples = steps.all[steps.is_inside] / steps.median
+    step_multiples = steps.seconds[steps.is_inside] / steps.median
     is_multiple = np.abs(step_multiples - np.round(step_multiples)) <= _WHOLE
     is_on_clock = bool((is_multiple & (np.round(step_multiples) >= 1.0)).mean() >= _WHOLE_SHARE)
-    positive_steps = steps.all[steps.all > 0.0]
+    positive_steps = steps.seconds[steps.seconds > 0.0]
     is_even = bool(
         ((positive_steps >= steps.median / 2.0) & (positive_steps <= 2.0 * steps.median)).mean() >= _EVEN_SHARE
     )
@@ -140,19 +141,19 @@ def kind_of(
 
 
 def _explains(steps: Steps, column: Floats) -> bool:
-    """Return whether a column of numbers correlates with the steps in seconds, or with the rates per minute."""
-    numbers = column[steps.at]
+    """Return whether a column of numbers correlates with the steps in seconds, or with steps per minute."""
+    numbers = column[steps.end_rows]
     is_usable = steps.is_inside & np.isfinite(numbers)
     if is_usable.sum() < _FEWEST:
         return False
-    numbers, step_seconds = numbers[is_usable], steps.all[is_usable]
+    numbers, step_seconds = numbers[is_usable], steps.seconds[is_usable]
     if not numbers.std() or not step_seconds.std():
         return False
     return any(float(np.corrcoef(numbers, cause)[0, 1]) > _EXPLAINED for cause in (60.0 / step_seconds, step_seconds))
 
 
 def ticks_of(kind: RowKind, times: Floats, row_parts: Ints, is_up: Bools, steps: Steps, period: float | None) -> Ticks:
-    """Put rows on ticks. Changes without a `period` are sampled every minute or second; only changes need `is_up`.
+    """Put rows on ticks. Without a `period`, changes are sampled every minute or second; only changes need `is_up`.
 
     Raises:
         FuguError: there would be too many ticks, or rows are events and a period is given.
@@ -167,7 +168,7 @@ def ticks_of(kind: RowKind, times: Floats, row_parts: Ints, is_up: Bools, steps:
     return _from_samples(times, row_parts, steps, period)
 
 
-def _stretches(times: Floats, row_parts: Ints, longest_step: float) -> tuple[Ints, tuple[str, ...]]:
+def _stretch_numbers(times: Floats, row_parts: Ints, longest_step: float) -> tuple[Ints, tuple[str, ...]]:
     """Number the stretches between gaps and parts. Return each row's number, (n,), and a note if there are gaps."""
     in_part = np.diff(row_parts) == 0
     is_gap = ~in_part | (np.diff(times) > longest_step)
@@ -178,15 +179,15 @@ def _stretches(times: Floats, row_parts: Ints, longest_step: float) -> tuple[Int
 
 def _from_events(times: Floats, row_parts: Ints, steps: Steps) -> Ticks:
     """Make each row a tick. If many rows share a time, the period is the mean step, else the median step."""
-    period = float(steps.all.mean()) if steps.is_coarse else steps.median
-    stretches, notes = _stretches(times, row_parts, LONGEST_SILENCE * max(period, steps.median))
+    period = float(steps.seconds.mean()) if steps.is_coarse else steps.median
+    stretches, notes = _stretch_numbers(times, row_parts, LONGEST_SILENCE * max(period, steps.median))
     return Ticks(np.arange(len(times), dtype=np.int64), stretches, period, False, notes)
 
 
 def _from_samples(times: Floats, row_parts: Ints, steps: Steps, period: float | None) -> Ticks:
-    """Put samples on a clock. Absent rows become ticks without a reading; of several rows for a tick keep the last."""
+    """Put samples on a clock. Absent rows become ticks without a reading; a tick keeps the last of its rows."""
     step = period or steps.median
-    stretches, notes = _stretches(times, row_parts, LONGEST_SILENCE * max(step, steps.median))
+    stretches, notes = _stretch_numbers(times, row_parts, LONGEST_SILENCE * max(step, steps.median))
     is_gap = np.diff(stretches) > 0
     if (~is_gap * np.diff(times)).sum() / step > _MOST_TICKS:
         raise FuguError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
@@ -207,7 +208,7 @@ def _from_samples(times: Floats, row_parts: Ints, steps: Steps, period: float | 
 
 
 def look_at(times: Floats, first: int, end: int, step: float) -> tuple[Ints, Floats]:
-    """Look once a step at the rows from `first` to before `end`. Return the newest row of each look, and its time."""
+    """Look at rows `first` to `end` once per `step`. Return the newest row at each look, and the time of the look."""
     look_times = times[first] + step * np.arange(int((times[end - 1] - times[first]) / step) + 1)
     return first + np.searchsorted(times[first:end], look_times, side="right") - 1, look_times
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fugu.contract.errors import FuguError
 from fugu.host.codes import Codes
-from fugu.recordings.clock import number_of, some_floats
+from fugu.recordings.clock import floats_if_any, number_of
 from fugu.recordings.columns import AMOUNT, is_missing
 from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.table import Table
@@ -85,7 +85,7 @@ def values_of(table: Table, column: str, codes: Sequence[str]) -> Values:
         QuestionError: few words, each several times, stand among numbers.
     """
     cells = table.columns[column]
-    if not codes and (np.abs(numbers := some_floats(cells)) <= _LARGEST).all():
+    if not codes and (np.abs(numbers := floats_if_any(cells)) <= _LARGEST).all():
         if _may_be_thousands(cells):
             raise _thousands_error(table, column)
         _refuse_rounded(cells, numbers, table, column)
@@ -170,7 +170,7 @@ def _may_be_thousands(cells: Sequence[str]) -> bool:
 
 
 def _thousands_error(table: Table, column: str) -> FuguError:
-    """Return the error for a column whose points or commas may separate thousands or decimals."""
+    """Return the error for a column whose separators may be of thousands or of decimals."""
     return FuguError(
         f"{table.file}: column {column} has a separator before three digits, of thousands or decimals: write decimals "
         "with a point, and thousands without a separator"
@@ -178,12 +178,12 @@ def _thousands_error(table: Table, column: str) -> FuguError:
 
 
 def _ungrouped_numbers(cells: Collection[str]) -> dict[str, float | None]:
-    """Map cells with separators between thousands to their numbers. Return {} if their decimal marks differ."""
+    """Read numbers with separators between thousands. Return {} if the decimal marks of cells differ."""
     grouped_cells = [cell for cell in cells if _GROUPED.fullmatch(cell)]
     decimal_cells = [*filter(_WITH_DECIMALS.search, grouped_cells), *filter(_DECIMALS.fullmatch, cells)]
-    marks = {cell[max(cell.rfind(","), cell.rfind("."))] for cell in decimal_cells}
-    if len(marks) > 1:
+    decimal_marks = {cell[max(cell.rfind(","), cell.rfind("."))] for cell in decimal_cells}
+    if len(decimal_marks) > 1:
         return {}
-    mark = marks.pop() if marks else "," if any("." in cell for cell in grouped_cells) else "."
-    translation = str.maketrans({sign: None for sign in f"{_SPACES},." if sign != mark} | {mark: "."})
+    decimal_mark = decimal_marks.pop() if decimal_marks else "," if any("." in cell for cell in grouped_cells) else "."
+    translation = str.maketrans({sign: None for sign in f"{_SPACES},." if sign != decimal_mark} | {decimal_mark: "."})
     return {cell: number_of(cell.translate(translation)) for cell in cells}

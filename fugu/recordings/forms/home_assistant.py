@@ -28,8 +28,8 @@ _FEWEST_MEANS = 12
 def _header(file: File) -> list[str]:
     """Return the column names in the first line of a file, in small letters."""
     first_line = next(iter(file.first_lines), "")
-    sign = next((sign for sign in "\t;" if sign in first_line), ",")
-    return [name.strip().strip('"').lower() for name in first_line.split(sign)]
+    sep = next((sep for sep in "\t;" if sep in first_line), ",")
+    return [name.strip().strip('"').lower() for name in first_line.split(sep)]
 
 
 def _read_named(file: File, names: Collection[str], min_cells: int | None = None) -> Table:
@@ -49,15 +49,15 @@ def _is_history(file: File) -> bool:
 def _read_history(file: File, row_filter: RowFilter) -> Table:
     """Read rows of any length that have an entity, a state and a time."""
     names = _header(file)
-    time = next(name for name in _TIMES if name in names)
-    columns = (_ENTITY, _STATE, time)
+    time_column = next(name for name in _TIMES if name in names)
+    columns = (_ENTITY, _STATE, time_column)
     table = _read_named(file, columns, 1 + max(map(names.index, columns)))
     table = table._replace(columns={name: table.columns[name] for name in columns})
     if (entity_wanted := row_filter.get(_ENTITY)) is not None:
-        table = table.at([row for row, entity in enumerate(table.columns[_ENTITY]) if entity == entity_wanted])
+        table = table.with_rows([row for row, entity in enumerate(table.columns[_ENTITY]) if entity == entity_wanted])
         if not table.lines:
             raise FuguError(f"{file.name} has no rows")
-    return _change_table(table._replace(form="Home Assistant's history.csv"), time)
+    return _change_table(table._replace(form="Home Assistant's history.csv"), time_column)
 
 
 HISTORY_EXPORT = Form(_is_history, _read_history)
@@ -69,7 +69,7 @@ def _is_response(file: File) -> bool:
 
 
 def _read_response(file: File, row_filter: RowFilter) -> Table:
-    """Read lists of states. In a minimal answer only the first state of each list names the entity."""
+    """Read lists of states. In a minimal answer, only the first state of a list names the entity."""
     entity_wanted = row_filter.get(_ENTITY)
 
     def states(elements: Iterator[Any]) -> Iterator[tuple[int, Any]]:
@@ -89,7 +89,7 @@ HISTORY_RESPONSE = Form(_is_response, _read_response)
 
 
 def _read_statistics(file: File, _row_filter: RowFilter) -> Table:
-    """Read means, minima and maxima of hours or five minutes; the mean is the value, else the state or the sum."""
+    """Read statistics of hours or five minutes; the value is the mean, else the state or the sum."""
     time = next(name for name in _STARTS if name in _header(file))
     table = _read_named(file, (_SERIES, time))
     value_column = next((name for name in ("mean", "state", "sum") if any(table.columns.get(name, ()))), None)
@@ -102,12 +102,12 @@ STATISTICS_EXPORT = Form(
 )
 
 
-def _change_table(table: Table, time: str) -> Table:
+def _change_table(table: Table, time_column: str) -> Table:
     """Make a table of changes, without the hourly means of long-term statistics before an entity's changes."""
-    table = table._replace(time=time, value=_STATE, keys=(_ENTITY,), changes=True)
+    table = table._replace(time=time_column, value=_STATE, keys=(_ENTITY,), changes=True)
     means: dict[str, list[int]] = {entity: [] for entity in {*table.columns[_ENTITY]}}
     pending = {*means}
-    for row, (entity, time_cell) in enumerate(zip(table.columns[_ENTITY], table.columns[time], strict=True)):
+    for row, (entity, time_cell) in enumerate(zip(table.columns[_ENTITY], table.columns[time_column], strict=True)):
         if entity in pending and moment(time_cell) % _HOUR == 0.0:
             means[entity].append(row)
         elif entity in pending:
@@ -120,4 +120,4 @@ def _change_table(table: Table, time: str) -> Table:
         return table
     note = f"{len(removed_rows)} means of hours before the first change were left out"
     # an agent would begin with the means
-    return table.without(removed_rows)._replace(plain=False, notes=(*table.notes, note))
+    return table.without_rows(removed_rows)._replace(plain=False, notes=(*table.notes, note))

@@ -24,11 +24,11 @@ _TRUTH = {"t": "true", "T": "true", "f": "false", "F": "false"}
 
 
 def _read_annotated(file: File, row_filter: RowFilter) -> Table:
-    """Read the rows of all tables of a file, each below its own header; tags tell series apart."""
+    """Read the rows of all tables of a file; each table has a header, and tags tell series apart."""
     header_names: dict[str, None] = {}
 
     def records() -> Iterator[tuple[int, dict[str, str]]]:
-        with file.text() as text:
+        with file.open_text() as text:
             csv_rows = csv.reader(text)
             header, defaults, is_header_next = list[str](), list[str](), True
             for row in csv_rows:
@@ -69,7 +69,7 @@ def _read_lines(file: File, row_filter: RowFilter) -> Table:
     tag_names: dict[str, None] = {"measurement": None}
 
     def blocks() -> Iterator[Block]:
-        with file.text() as text:
+        with file.open_text() as text:
             lines = ((n, line.rstrip("\r\n")) for n, line in enumerate(text, 1) if line.strip() and line[0] != "#")
             for numbered_lines in chunks(lines):
                 line_numbers: Sequence[int] = [line_number for line_number, _ in numbered_lines]
@@ -98,12 +98,12 @@ def _passes_filter(columns: dict[str, Sequence[str]], row: int, row_filter: RowF
     return all(name in columns and columns[name][row] == wanted_cell for name, wanted_cell in row_filter.items())
 
 
-def _series_table(table: Table, time: str, tags: Sequence[str]) -> Table:
-    """Set a table's keys to those tags that it has as columns; drop its column of times if all are empty."""
-    has_times = any(table.columns.get(time, ()))
-    columns = {name: cells for name, cells in table.columns.items() if has_times or name != time}
+def _series_table(table: Table, time_column: str, tags: Sequence[str]) -> Table:
+    """Set the keys of a table to the tags among its columns; drop a column of times without any time."""
+    has_times = any(table.columns.get(time_column, ()))
+    columns = {name: cells for name, cells in table.columns.items() if has_times or name != time_column}
     return table._replace(
-        columns=columns, time=time if has_times else None, keys=tuple(tag for tag in tags if tag in columns)
+        columns=columns, time=time_column if has_times else None, keys=tuple(tag for tag in tags if tag in columns)
     )
 
 
@@ -119,14 +119,14 @@ def _line_parts(line: str) -> tuple[str, str, str] | None:
 
 @lru_cache(maxsize=1024)
 def _series_tags(series_text: str) -> dict[str, str]:
-    """Return the measurement and the tags of a series by name."""
+    """Return the measurement and the tags of a series, by their names."""
     match = _NAME.match(series_text)
     tags = _PART.findall(series_text, 0 if match is None else match.end())
     return {"measurement": _plain(match[1] if match else "")} | {_plain(key): _plain(value) for key, value in tags}
 
 
 def _field_columns(texts: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the values of fields by name, one for each line. Lines with equal fields are split together."""
+    """Return the values of fields by name, with a value for each line; lines with equal fields are split together."""
     names = [field.partition("=")[0] for field in texts[0].split(",")]
     pieces = ",".join(texts).split(",")
     columns = [pieces[column :: len(names)] for column in range(len(names))]

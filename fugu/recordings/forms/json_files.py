@@ -105,7 +105,7 @@ def _quoted(key: str | int) -> str:
 def _list_items(text: TextIO, list_key: str, *, is_nested: bool) -> Iterator[Any]:
     """Return the items of a document's first list, or of the list under a key, one by one.
 
-    If the list `is_nested`, they are the items of the lists in it.
+    With `is_nested`, return the items of the lists in that list.
 
     Raises:
         ValueError: the text is no such JSON, or an item is too long.
@@ -150,10 +150,10 @@ def table_of_items(
     is_nested: bool = False,
     **table_fields: object,
 ) -> Table:
-    """Make a table of the numbered documents that `documents` makes of the items of a list."""
+    """Make a table of a list's items; `documents` turns the items into numbered documents."""
 
     def blocks() -> Iterator[Block]:
-        with file.text() as text:
+        with file.open_text() as text:
             try:
                 for chunk in chunks(documents(_list_items(text, list_key, is_nested=is_nested))):
                     yield [number for number, _ in chunk], columns_of([document for _, document in chunk], file)
@@ -193,7 +193,7 @@ def _list_form(
 
 
 def _fitbit_reading(reading: Any) -> Iterator[Any]:
-    """Return the reading of files such as heart_rate-2026-03-01.json, with its time of month/day/year as UTC."""
+    """Return a reading of a file such as heart_rate-2026-03-01.json; its time is taken for UTC."""
     if isinstance(reading, dict):
         time = datetime.strptime(cell(reading.get("dateTime")), "%m/%d/%y %H:%M:%S").replace(tzinfo=UTC)
         value = reading.get("value")
@@ -201,7 +201,7 @@ def _fitbit_reading(reading: Any) -> Iterator[Any]:
 
 
 def _google_fit_point(data_point: Any) -> Iterator[Any]:
-    """Return a point of Google Fit's "All Data", with its time in nanoseconds; several values are numbered."""
+    """Return a point of Google Fit's "All Data" with its time in nanoseconds; names of further values are numbered."""
     if isinstance(data_point, dict) and isinstance(data_point.get("fitValue"), list):
         points = [point["value"] for point in data_point["fitValue"] if isinstance(point, dict) and "value" in point]
         names = [f"value_{number}" if number > 1 else "value" for number in range(1, len(points) + 1)]
@@ -226,14 +226,14 @@ def _google_segment(segment: Any) -> Iterator[Any]:
 
 
 def _with_time(document: dict[str, Any]) -> dict[str, Any]:
-    """Return an object; a location of OwnTracks gets a missing time."""
+    """Return an object, with a `time` if it is a location of OwnTracks."""
     is_location = document.get("_type") == "location" and "tst" in document
     return {"time": document["tst"], **document} if is_location else document
 
 
 def _read_fitbit_day(file: File, _row_filter: RowFilter) -> Table:
-    """Read a day of Fitbit's web interface, whose times have no date of their own."""
-    with file.text() as text:
+    """Read a day of Fitbit's web interface, where times have no date."""
+    with file.open_text() as text:
         document = parse_text(text.read(_MOST_DAY))
     fields = document if isinstance(document, dict) else {}
     first_items = [value[0] for value in fields.values() if isinstance(value, list) and value]
@@ -296,7 +296,7 @@ def _read_json_lines(file: File, _row_filter: RowFilter) -> Table:
     notes: list[str] = []
 
     def blocks() -> Iterator[Block]:
-        with file.text() as text:
+        with file.open_text() as text:
             for numbered_lines in chunks(enumerate(text, 1)):
                 documents = parse_texts([_object_text(line) for _, line in numbered_lines])
                 objects = list[tuple[int, Any]]()

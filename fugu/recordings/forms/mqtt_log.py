@@ -48,7 +48,7 @@ def _is_log(file: File) -> bool:
 
 def _messages(file: File) -> Iterator[_Message]:
     """Return the messages of lines. Further lines of a payload are left out."""
-    with file.text() as text:
+    with file.open_text() as text:
         for line_number, line in enumerate(text, 1):
             if match := _LINE.fullmatch(line.rstrip("\r\n")):
                 time, topic, payload, only_topic, only_payload = match.groups()
@@ -62,7 +62,7 @@ def _is_json_log(file: File) -> bool:
 
 
 def _json_messages(file: File) -> Iterator[_Message]:
-    with file.text() as text:
+    with file.open_text() as text:
         for numbered_lines in chunks((number, line) for number, line in enumerate(text, 1) if line.strip()):
             documents = parse_texts([line.strip() for _, line in numbered_lines])
             for (number, _), fields in zip(numbered_lines, documents, strict=True):
@@ -75,7 +75,7 @@ def _json_messages(file: File) -> Iterator[_Message]:
 
 
 def _reader_of(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File, RowFilter], Table]:
-    """Make a reader of messages of the wanted topic, or of all topics: each path in payloads is a column."""
+    """Make a reader of messages of the wanted topic, or of all topics; each path in payloads becomes a column."""
 
     def read(file: File, row_filter: RowFilter) -> Table:
         topic, reason_counts, checks_of_topic = row_filter.get("topic"), Counter[str](), dict[str, ResentCheck]()

@@ -10,7 +10,7 @@ __all__ = ["REFUSED"]
 
 
 def _refused_form(pattern: bytes, form: str, remedy: str, *, text: bool = False) -> Form:
-    """Make a refused form. Its files begin with a pattern, and are binary unless `text`. `remedy` converts them."""
+    """Make a refused form of files that begin with a pattern, and are binary unless `text`; `remedy` converts them."""
 
     def sniff(file: File) -> bool:
         is_text = b"\0" not in file.head and "\ufffd" not in file.head[:-4].decode(errors="replace")

@@ -85,7 +85,7 @@ def _texts(cells: Sequence[Any]) -> Sequence[str]:
 
 
 def _read_recorder(database: sqlite3.Connection, file: File, row_filter: RowFilter) -> Table:
-    """Read the states that Home Assistant's recorder wrote, of an entity, or of all.
+    """Read the states that Home Assistant's recorder wrote, of one entity or of all entities.
 
     Names of entities are in the same table, or in one of their own as since 2023.
     """
@@ -104,17 +104,17 @@ def _read_recorder(database: sqlite3.Connection, file: File, row_filter: RowFilt
             else [entity_wanted]
         )
         condition = f"{entity_column} IN ({', '.join('?' * len(query_values))})"
-    source = f"FROM states WHERE {condition} AND {time}"
-    (untimed_rows,) = database.execute(f"SELECT COUNT(*) {source} IS NULL", query_values).fetchone()
-    state_rows = database.execute(f"SELECT rowid, {entity_column}, state, {time} {source} IS NOT NULL", query_values)
+    clause = f"FROM states WHERE {condition} AND {time}"
+    (untimed_rows,) = database.execute(f"SELECT COUNT(*) {clause} IS NULL", query_values).fetchone()
+    state_rows = database.execute(f"SELECT rowid, {entity_column}, state, {time} {clause} IS NOT NULL", query_values)
     notes = (f"{untimed_rows} rows without a time were left out",) if untimed_rows else ()
-    suffix = "" if time.endswith("_ts") else "+00:00"  # times that are texts are UTC, without saying so
+    zone_suffix = "" if time.endswith("_ts") else "+00:00"  # times that are texts are UTC, without saying so
 
     def blocks() -> Iterator[Block]:
         for row_chunk in chunks(state_rows):
             row_numbers, entity_keys, states, times = zip(*row_chunk, strict=True)
             entities = [*map(names.get, entity_keys)] if has_names else entity_keys
-            moments = [time + suffix for time in _texts(times)] if suffix else _texts(times)
+            moments = [time + zone_suffix for time in _texts(times)] if zone_suffix else _texts(times)
             yield row_numbers, {_ENTITY: _texts(entities), _STATE: _texts(states), _UPDATED: moments}
 
     table_fields = {"time": _UPDATED, "value": _STATE, "keys": (_ENTITY,), "changes": True, "where": "row"}

@@ -54,7 +54,7 @@ def _events(file: File, form: str) -> Iterator[_Event]:
 
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, add_text
     parser.EntityDeclHandler = parser.ExternalEntityRefHandler = refuse
-    with file.binary() as binary:
+    with file.open_binary() as binary:
         try:
             while block := binary.read(_BLOCK):
                 parser.Parse(block)
