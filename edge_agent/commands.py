@@ -12,7 +12,7 @@ from edge_agent.config_schema import AgentConfig, read_config
 from edge_agent.local_control import LocalStatusError, Pause, ask_status
 from edge_agent.outbox import Outbox, OutboxError, identifiers
 from fugu.contract.errors import StatusCode, UsageError
-from fugu.host.arguments import epsilon_of, span
+from fugu.host.arguments import ceiling_of, span
 from fugu.host.files import write_secret
 from fugu.host.terminal import Parser
 from fugu.host.toml_file import toml_lines
@@ -86,7 +86,7 @@ def _join(path: Path, config: AgentConfig, options: Namespace, prompt: Callable[
     if any(pin.name == options.group for pin in config.groups):
         raise UsageError(f"this device has joined {options.group} already: change its terms in {path}")
     try:
-        ceiling = epsilon_of(options.epsilon, "--epsilon").model_dump()
+        ceiling = ceiling_of(options.epsilon, "--epsilon").model_dump()
         helper_key = read_digits(prompt(f"the 30 digits of the helper of {options.group}: "))
         terms = {"name": options.group, "helper": helper_key, "honest": options.homes, "most": ceiling}
         AgentConfig.model_validate({**dict(config), "groups": (*config.groups, GroupPin.model_validate(terms))})

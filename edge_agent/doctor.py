@@ -305,7 +305,7 @@ def _check_broker(
     )
     yield from checks.broker(
         *(plan.broker.address, outcome.reached, outcome.problem),
-        end=outcome.certificate_end,
+        end_time=outcome.certificate_end,
         writable=dict.fromkeys(writable_topics, True) if is_connected else outcome.writable,
         now=time.time(),
     )

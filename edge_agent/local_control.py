@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fugu.contract.errors import FuguError, cause
-from fugu.host.answering import Answering, ask
+from fugu.host.answering import StatusSocket, ask
 from fugu.host.files import write_public
 
 __all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "Pause", "ask_status", "status_words"]
@@ -76,7 +76,7 @@ class LocalStatus:
     """The agent's end of the socket."""
 
     def __init__(self, outbox: str | Path) -> None:
-        self._answering = Answering(_socket_path(outbox))
+        self._answering = StatusSocket(_socket_path(outbox))
 
     def answer(self, status: Callable[[], dict[str, Any]]) -> None:
         """Send the status to all who ask now; an answer with `fault` if `status` raises."""

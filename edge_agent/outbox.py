@@ -192,7 +192,7 @@ class Outbox:
             _SCHEMA,
             OutboxError,
             wait_seconds=2.0,
-            settings=("page_size=512", "locking_mode=EXCLUSIVE", "synchronous=NORMAL", "cache_size=-256"),
+            pragmas=("page_size=512", "locking_mode=EXCLUSIVE", "synchronous=NORMAL", "cache_size=-256"),
             label=str(path),
             busy_message=f"outbox {path} is in use by another agent that runs: stop that one, "
             "or give this one an outbox and a device name of its own",

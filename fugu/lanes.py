@@ -21,9 +21,9 @@ __all__ = [
     "certainty_lane",
     "lanes_document",
     "lanes_svg",
+    "levels_width",
     "part_shapes",
     "percent_marks",
-    "room_beside",
     "share_scale",
     "share_shapes",
     "shares_lane",
@@ -155,9 +155,9 @@ _STEPS = (
 
 def time_marks(hours: float) -> Marks:
     """At most eight labels along an axis of time from 0 to some hours."""
-    step, unit, per_hour = next((step_unit for step_unit in _STEPS[::-1] if hours >= 4 * step_unit[0]), _STEPS[0])
+    step, unit, units_per_hour = next((step_unit for step_unit in _STEPS[::-1] if hours >= 4 * step_unit[0]), _STEPS[0])
     step *= max(1, math.ceil(hours / step / 8))
-    return [(step * n, f"{step * n * per_hour:g} {unit}") for n in range(1, int(hours / step + 1e-9) + 1)]
+    return [(step * n, f"{step * n * units_per_hour:g} {unit}") for n in range(1, int(hours / step + 1e-9) + 1)]
 
 
 def share_scale(shares: Iterable[float]) -> float:
@@ -184,15 +184,15 @@ def share_shapes(
 def part_shapes(released: Sequence[float], truth: Sequence[float], half_width: float, top: float) -> list[Shape]:
     """Draw released shares of the parts of a day as bars with error ranges, and the truth, which may be empty."""
     bars = [(part + 0.2, part + 0.8, 0.0, share) for part, share in enumerate(released)]
-    ranges = [
+    error_ranges = [
         (part + 0.475, part + 0.525, max(share - half_width, 0.0), min(share + half_width, top))
         for part, share in enumerate(released)
     ]
-    rules = [(part + 0.1, part + 0.9, share, share) for part, share in enumerate(truth)]
-    return [Shape("bars", "bar", bars), Shape("bars", "reach", ranges), Shape("bars", "truth", rules)]
+    truth_lines = [(part + 0.1, part + 0.9, share, share) for part, share in enumerate(truth)]
+    return [Shape("bars", "bar", bars), Shape("bars", "reach", error_ranges), Shape("bars", "truth", truth_lines)]
 
 
-def room_beside(lanes: Sequence[Lane]) -> float:
+def levels_width(lanes: Sequence[Lane]) -> float:
     """The pixels that the labels of all vertical axes need."""
     return 14 + _LETTER * max((len(words) for lane in lanes for _, words in lane.levels), default=0)
 
@@ -229,29 +229,29 @@ class Plot:
         match shape.kind:
             case "line":
                 return "".join(
-                    f"{'L' if index else 'M'}{_places([(x(a), y(b))])}" for index, (a, b) in enumerate(shape.points)
+                    f"{'L' if index else 'M'}{_points([(x(a), y(b))])}" for index, (a, b) in enumerate(shape.points)
                 )
             case "dots":
-                return "".join(f"M{_places([(x(a), y(b))])}h0" for a, b in shape.points)
+                return "".join(f"M{_points([(x(a), y(b))])}h0" for a, b in shape.points)
             case "range":
                 return "".join(
-                    f"{'L' if index else 'M'}{_places([(x(a), y(low)), (x(a), y(high))])}"
+                    f"{'L' if index else 'M'}{_points([(x(a), y(low)), (x(a), y(high))])}"
                     for index, (a, low, high) in enumerate(shape.points)
                 )
             case "band":
                 ends = [(x(a), y(high)) for a, _, high in shape.points], [(x(a), y(low)) for a, low, _ in shape.points]
-                return f"M{_places([*ends[0], *ends[1][::-1]])}Z" if shape.points else ""
+                return f"M{_points([*ends[0], *ends[1][::-1]])}Z" if shape.points else ""
             case "bars":
                 return "".join(
-                    f"M{_places([(x(a), y(low)), (x(a), y(high)), (x(b), y(high)), (x(b), y(low))])}Z"
+                    f"M{_points([(x(a), y(low)), (x(a), y(high)), (x(b), y(high)), (x(b), y(low))])}Z"
                     for a, b, low, high in shape.points
                 )
             case "level":
                 [(value,)] = shape.points
-                return f"M{_places([(LEFT, y(value)), (self.right, y(value))])}"
+                return f"M{_points([(LEFT, y(value)), (self.right, y(value))])}"
             case "zone":
                 [(low, high)] = shape.points
-                return f"M{_places([(LEFT, y(low)), (LEFT, y(high)), (self.right, y(high)), (self.right, y(low))])}Z"
+                return f"M{_points([(LEFT, y(low)), (LEFT, y(high)), (self.right, y(high)), (self.right, y(low))])}Z"
 
     def shown_marks(self) -> Marks:
         """The labels of the horizontal axis with their pixels, thinned out so that none overlap."""
@@ -262,10 +262,10 @@ class Plot:
         placed_marks = [(self.x(position), words) for position, words in marks[first_mark::mark_stride]]
         return [(x, words) for x, words in placed_marks if x >= 0.5 * _LETTER * len(words)]
 
-    def drawing(self) -> Iterator[str]:
+    def elements(self) -> Iterator[str]:
         """Yield all SVG elements of the lane."""
         for value, words in self.lane.levels:
-            yield f'<path class="grid" d="M{_places([(LEFT, self.y(value)), (self.right, self.y(value))])}"/>'
+            yield f'<path class="grid" d="M{_points([(LEFT, self.y(value)), (self.right, self.y(value))])}"/>'
             yield _text_element(self.right + 8, self.y(value) + 4, words)
         for x, words in self.shown_marks():
             yield _text_element(x, self.height - 8, words, "mark")
@@ -345,17 +345,17 @@ def lanes_svg(title: str, lanes: Sequence[Lane], *, dark: bool | None = None, na
     width = _NARROW if narrow else _WIDTH
     column_width, label_width = (width / len(lanes) if are_maps else width), (0 if are_maps or narrow else _BESIDE)
     parts, x, top, bottom = list[str](), 0.0, 0.0, 0.0
-    headers = [_HEAD if label_width else _header_height(lane, column_width) for lane in lanes]
-    for lane, header in zip(lanes, [max(headers)] * len(lanes) if are_maps else headers, strict=True):
-        panel, height = _panel(lane, column_width, label_width, header, room_beside(lanes))
+    heights = [_HEAD if label_width else _header_height(lane, column_width) for lane in lanes]
+    for lane, header_height in zip(lanes, [max(heights)] * len(lanes) if are_maps else heights, strict=True):
+        panel, height = _panel(lane, column_width, label_width, header_height, levels_width(lanes))
         drawing = panel if are_maps or narrow else _with_sweep(panel)
         parts.append(f'<g class="{lane.look}" transform="translate({x:.0f} {top:.0f})">{drawing}</g>')
         bottom = max(bottom, top + height)
         if lane is not lanes[-1]:
-            edge = "edge" if lane.look == "stays" else "grid"
+            edge_look = "edge" if lane.look == "stays" else "grid"
             x, top = (x + column_width, 0.0) if are_maps else (0.0, bottom)
-            line = f"M{x:.0f} 1V{bottom:.0f}" if are_maps else f"M1 {top:.0f}H{width - 1}"
-            parts.append(f'<path class="{edge}" d="{line}"/>')
+            edge_path = f"M{x:.0f} 1V{bottom:.0f}" if are_maps else f"M1 {top:.0f}H{width - 1}"
+            parts.append(f'<path class="{edge_look}" d="{edge_path}"/>')
     card = f'<rect class="card" x=".5" y=".5" width="{width - 1}" height="{bottom - 1:.0f}" rx="14"/>'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom:.0f}" class="fugu" width="{width}" '
@@ -374,23 +374,23 @@ def _style(dark: bool | None) -> str:
 
 def _header_height(lane: Lane, width: float) -> float:
     """The pixels that a lane needs above it for all its words."""
-    return (76 if lane.number else 14) + 16 * (len(_lines(lane.words, width)) + len(_lines(lane.head, width)))
+    return (76 if lane.number else 14) + 16 * (len(_wrapped(lane.words, width)) + len(_wrapped(lane.head, width)))
 
 
-def _panel(lane: Lane, width: float, label_width: float, header: float, axis_width: float) -> tuple[str, float]:
+def _panel(lane: Lane, width: float, label_width: float, header_height: float, axis_width: float) -> tuple[str, float]:
     """Draw a lane with its words beside or above it. Return the SVG and its height."""
     plot = Plot(lane, width - (label_width or 2 * LEFT), axis_width)
-    height = plot.height + header
-    words = [_text_element(18, 28, lane.title, "title"), _text_element(18, 62, lane.number, "number")]
-    words += [_text_element(18, 84 + 16 * i, line) for i, line in enumerate(_lines(lane.words, label_width or width))]
-    header_lines = [lane.head] if label_width else _lines(lane.head, width)
-    words += [
-        _text_element(label_width + LEFT if label_width else 18, header - 4 - 16 * i, line)
+    height = plot.height + header_height
+    texts = [_text_element(18, 28, lane.title, "title"), _text_element(18, 62, lane.number, "number")]
+    texts += [_text_element(18, 84 + 16 * i, line) for i, line in enumerate(_wrapped(lane.words, label_width or width))]
+    header_lines = [lane.head] if label_width else _wrapped(lane.head, width)
+    texts += [
+        _text_element(label_width + LEFT if label_width else 18, header_height - 4 - 16 * i, line)
         for i, line in enumerate(header_lines[::-1])
     ]
     frame = f'<rect class="inside" x="1" y="1" width="{width - 2:.0f}" height="{height - 1:.0f}" rx="13"/>'
-    drawing = f'<g transform="translate({label_width or LEFT} {header})">{"".join(plot.drawing())}</g>'
-    return f"{frame if lane.look == 'stays' else ''}{''.join(words)}{drawing}", height
+    drawing = f'<g transform="translate({label_width or LEFT} {header_height})">{"".join(plot.elements())}</g>'
+    return f"{frame if lane.look == 'stays' else ''}{''.join(texts)}{drawing}", height
 
 
 def _with_sweep(drawing: str) -> str:
@@ -400,14 +400,14 @@ def _with_sweep(drawing: str) -> str:
     )
 
 
-def _lines(words: str, width: float) -> list[str]:
+def _wrapped(words: str, width: float) -> list[str]:
     """Break words into lines of `width` pixels."""
     return textwrap.wrap(_unbroken(words), int((width - 22) / _LETTER) + 2)
 
 
-def _places(places: Iterable[tuple[float, float]]) -> str:
+def _points(points: Iterable[tuple[float, float]]) -> str:
     """Write pixel positions as in an SVG path."""
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def _text_element(x: float, y: float, words: str, look: str = "") -> str:

@@ -102,8 +102,8 @@ def zhao_eps6(theta: float, epsilon: float) -> tuple[float, int]:
     """Epsilon left by Zhao et al.'s second bound, and the distance t that attains it; theta as for `corollary_2`."""
     decay = 1 - 2 * theta
 
-    def epsilon_of(t: int) -> float:
+    def ceiling_of(t: int) -> float:
         return (epsilon - 12 * math.atanh(decay**t)) / (2 * t - 1)
 
-    best = max(range(1, _LONGEST_QUILT), key=epsilon_of)
-    return epsilon_of(best), best
+    best = max(range(1, _LONGEST_QUILT), key=ceiling_of)
+    return ceiling_of(best), best

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fugu.contract.errors import FuguError
 
-__all__ = ["Answering", "ask"]
+__all__ = ["StatusSocket", "ask"]
 
 
 _PATIENCE_SECONDS = 5.0
@@ -22,8 +22,8 @@ _MOST_WAITING = 4
 _MOST_BYTES = 1 << 20
 
 
-class Answering:
-    """The running process's end of the socket. There is none if the system has no such sockets or the path is too long.
+class StatusSocket:
+    """The socket of the process that answers; closed if the system has no such sockets, or the path is too long.
 
     The socket has mode 0600, and replaces a socket that a killed process left: one process at a time may use the path.
     With `own_folder` its folder is made, and there is no socket unless the folder is this account's alone.
@@ -38,24 +38,25 @@ class Answering:
                 _make_private(path.parent)
             if path.is_socket():
                 path.unlink()
-            server = socket.socket(socket.AF_UNIX)
+            server_socket = socket.socket(socket.AF_UNIX)
             try:
-                os.fchmod(server.fileno(), 0o600)  # Linux gives the file this mode, less the umask
-                server.bind(str(path))
+                os.fchmod(server_socket.fileno(), 0o600)  # Linux gives the file this mode, less the umask
+                server_socket.bind(str(path))
                 self._inode = path.stat().st_ino
                 path.chmod(0o600)
-                server.listen(_MOST_WAITING)  # only now can anybody connect
+                server_socket.listen(_MOST_WAITING)  # only now can anybody connect
             except BaseException:
-                server.close()
+                server_socket.close()
                 raise
-            self._socket = server
+            self._socket = server_socket
         except (OSError, AttributeError):
             pass
 
     def answer(self, get_text: Callable[[], str], seconds: float = 0.0) -> bool:
-        """Send `text()`, at most a megabyte, to one process that asks within some seconds. True if one has asked.
+        """Send a text to one process that asks within some seconds. True if one has asked.
 
-        The process has as many seconds again, and at least 0.2, to read the text. Without a socket, only time passes.
+        Of `get_text()` at most a megabyte is sent. The process has as many seconds again, and at least 0.2, to read it.
+        Without a socket, only time passes.
         """
         if self._socket is None:
             time.sleep(seconds)
@@ -86,7 +87,7 @@ class Answering:
 
 
 def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
-    """Ask the process at a socket. Return its text; `None` if none answers in 5 s, or this account may not ask it.
+    """Return what the process at a socket answers; `None` if none answers in 5 s, or this account may not ask it.
 
     Raises FuguError unless the process belongs to this account or to root. With `owner_of_folder`, it may also belong
     to the owner of the socket's folder. If only the owner may write to the folder, the socket is the owner's, whatever

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "adversary",
-    "epsilon_of",
+    "ceiling_of",
     "interval",
     "moment",
     "number",
@@ -54,13 +54,13 @@ def span(text: str, name: str) -> tuple[float, bool]:
         raise UsageError(f"{name}: {error}") from None
 
 
-def epsilon_of(text: str, name: str = "ceiling") -> Ceiling:
-    """Read a ceiling of epsilon: `1` of any tick, `1@1h` of any hour. Errors as of `number`, `span`, Ceiling."""
+def ceiling_of(text: str, name: str = "ceiling") -> Ceiling:
+    """Read a ceiling of epsilon: `1` for any tick, `1@1h` for any hour. Errors as of `number`, `span`, Ceiling."""
     from fugu.contract.stretches import Ceiling
 
-    epsilon, separator, time = text.partition("@")
-    ceiling_value = positive(number(epsilon, name), name)
-    return Ceiling(epsilon=ceiling_value, seconds=math.ceil(span(time, name)[0]) if separator else 0)
+    epsilon_text, separator, time_text = text.partition("@")
+    ceiling_value = positive(number(epsilon_text, name), name)
+    return Ceiling(epsilon=ceiling_value, seconds=math.ceil(span(time_text, name)[0]) if separator else 0)
 
 
 def protected(text: str | None) -> int | None:
@@ -84,7 +84,7 @@ def positive(value: float, name: str) -> float:
 
 
 def period(value: float | None, default: float | None = None) -> float | None:
-    """Return the period of a tick in seconds, checked by `positive`; `default` if it was not given."""
+    """Return the seconds of a tick, which must be above 0 and finite; `default` for `None`."""
     return default if value is None else positive(value, "period")
 
 
@@ -141,12 +141,12 @@ def _shortened(text: str) -> str:
 
 
 def stream_units(texts: Sequence[str] | None) -> dict[str, Fraction]:
-    """Read texts like `hr=1/10`. Return by stream the value, in the policy's unit, that a reading of 1 stands for."""
-    fractions = {}
+    """Read texts like `hr=1/10`: by stream, the value in the policy's unit of a reading of 1."""
+    unit_values = {}
     for text in texts or ():
-        stream, _, unit = text.partition("=")
+        stream, _, unit_text = text.partition("=")
         try:
-            fractions[stream] = Fraction(unit)
+            unit_values[stream] = Fraction(unit_text)
         except (ValueError, ZeroDivisionError):
             raise UsageError(f"--unit must be like hr=1/10, got {_shortened(text)}") from None
-    return fractions
+    return unit_values

@@ -35,7 +35,7 @@ __all__ = [
     "private_database",
     "private_file",
     "randomness",
-    "some_names",
+    "shortened_names",
     "unit",
     "versions",
 ]
@@ -77,14 +77,14 @@ def failed(findings: Iterable[Finding]) -> bool:
     return any(finding.verdict == "FAIL" for finding in findings)
 
 
-def some_names(names: Sequence[str]) -> str:
+def shortened_names(names: Sequence[str]) -> str:
     """Join the first five names with commas, and say how many more there are."""
     more_words = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more_words
 
 
 def lines(findings: Iterable[Finding]) -> list[str]:
-    """Return each finding as one line."""
+    """Return each finding as a line."""
     return [f"{finding.verdict:<4} {finding.check}: {' '.join(finding.text.split())}" for finding in findings]
 
 
@@ -110,7 +110,7 @@ def clock(now: float, is_synchronised: bool) -> Finding:
     return Finding("clock", "ok", f"{date}, synchronised")
 
 
-def disk(label: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> Findings:
+def disk(label: str, folder: Path, *, mounts_file: Path = Path("/proc/self/mountinfo")) -> Findings:
     """Check whether a folder takes files that outlast a restart, and how much room is left."""
     name = f"disk of {label}"
     try:
@@ -130,7 +130,7 @@ def disk(label: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo"
         yield Finding(name, "warn", f"{space_words}: make room before it is full")
     else:
         yield Finding(name, "ok", space_words)
-    if (file_system := _file_system(folder, mounts)) in _VOLATILE:
+    if (file_system := _file_system(folder, mounts_file)) in _VOLATILE:
         yield Finding(name, "FAIL", f"{folder} is on {file_system}, which a restart empties: choose a folder on a disk")
 
 
@@ -163,34 +163,34 @@ def credentials(secrets: Iterable[str | Path | None], certificates: Mapping[str,
 def certificate(label: str, path: Path, now: float) -> Finding:
     """Check how long the certificate in a file is still valid; `now` is Unix time in seconds."""
     try:
-        begin, end = certificate_end(path)
+        begin_time, end_time = certificate_end(path)
     except (OSError, ValueError) as error:
         return Finding(label, "FAIL", f"{path} cannot be read as a certificate: {cause(error)}")
-    if now < begin:
+    if now < begin_time:
         return Finding(label, "FAIL", f"{path} is not valid yet: is the clock right?")
-    return certificate_left(label, end, now)
+    return certificate_left(label, end_time, now)
 
 
-def certificate_left(label: str, end: float, now: float) -> Finding:
-    """Check how long a certificate that ends at `end` is still valid; times are Unix seconds."""
-    if now >= end:
+def certificate_left(label: str, end_time: float, now: float) -> Finding:
+    """Check how long a certificate that ends at `end_time` is still valid; times are Unix seconds."""
+    if now >= end_time:
         return Finding(label, "FAIL", "it has ended: renew it (fugu deploy)")
-    days = int((end - now) / _DAY)
+    days = int((end_time - now) / _DAY)
     if days < CERTIFICATE_DAYS:
         return Finding(label, "warn", f"{days} days left: renew it (fugu deploy)")
     return Finding(label, "ok", f"{days} days left")
 
 
 def broker(
-    address: str, reached: str, problem: str, *, end: float | None, writable: Mapping[str, bool] | None, now: float
+    address: str, step: str, problem: str, *, end_time: float | None, writable: Mapping[str, bool] | None, now: float
 ) -> Findings:
-    """Judge the outcome of `fugu.mqtt.probe.probe`; `end` is when the broker's certificate ends, `None` without TLS."""
-    if is_reached := reached == "done":
+    """Judge the step that a connection reached, and the topics that may be published; arguments as of `Probe`."""
+    if is_reached := step == "done":
         yield Finding("broker", "ok", f"{address} accepts the connection")
     else:
-        yield Finding("broker", "FAIL", f"{problem}: {_REMEDIES[reached]}")
-    if end is not None:
-        yield certificate_left("broker's certificate", end, now)
+        yield Finding("broker", "FAIL", f"{problem}: {_REMEDIES[step]}")
+    if end_time is not None:
+        yield certificate_left("broker's certificate", end_time, now)
     elif is_reached and address.rpartition(":")[0] not in ("127.0.0.1", "localhost", "[::1]"):
         yield Finding("TLS", "warn", "it is off: whoever is on the network reads passwords (fugu deploy)")
     if not is_reached:
@@ -261,10 +261,10 @@ def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(digits) for digits in match[0].split(".")) if match else ()
 
 
-def _file_system(folder: Path, mounts: Path) -> str:
+def _file_system(folder: Path, mounts_file: Path) -> str:
     real_folder, part_count, system_type = folder.resolve(), -1, ""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in mounts.read_text().splitlines():
+        for line in mounts_file.read_text().splitlines():
             mount_fields, _, type_fields = line.partition(" - ")
             mount_point = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), mount_fields.split()[4]))
             if real_folder.is_relative_to(mount_point) and len(mount_point.parts) >= part_count:
@@ -276,9 +276,9 @@ _LISTEN_STATE = "0A"
 """TCP_LISTEN in the kernel's tables."""
 
 
-def loopback_only(label: str, port: int, *, sockets: Path = Path("/proc/net")) -> Finding:
+def loopback_only(label: str, port: int, *, net_folder: Path = Path("/proc/net")) -> Finding:
     """Check whether a TCP port of this machine can be reached from this machine only."""
-    addresses = listening(port, sockets)
+    addresses = listening(port, net_folder)
     if addresses is None:
         return Finding(label, "warn", "this system does not say where it listens: see to it that it is 127.0.0.1 only")
     if not addresses:
@@ -293,13 +293,13 @@ def loopback_only(label: str, port: int, *, sockets: Path = Path("/proc/net")) -
     return Finding(label, "ok", f"port {port} is open to this machine only")
 
 
-def listening(port: int, sockets: Path) -> set[IPv4Address | IPv6Address] | None:
+def listening(port: int, net_folder: Path) -> set[IPv4Address | IPv6Address] | None:
     """Return the addresses at which any process listens on a TCP port; `None` if the system does not say."""
     addresses: set[IPv4Address | IPv6Address] = set()
     has_table = False
     for name in ("tcp", "tcp6"):
         try:
-            socket_lines = (sockets / name).read_text().splitlines()[1:]
+            socket_lines = (net_folder / name).read_text().splitlines()[1:]
         except OSError:
             continue
         has_table = True

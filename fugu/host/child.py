@@ -55,8 +55,8 @@ def run_forked(work: Work, context_words: str, error_type: type[FuguError]) -> C
         with os.fdopen(reader) as pipe:
             output = pipe.read()
         os.waitpid(child, 0)
-        death = {"refused": Reason.CONFIG, "detail": "the check of the configuration died"}
-        answer: Answer = json.loads(output) if output else death
+        death_answer = {"refused": Reason.CONFIG, "detail": "the check of the configuration died"}
+        answer: Answer = json.loads(output) if output else death_answer
         if "refused" in answer:
             raise error_type(answer["detail"])
         return answer

@@ -26,8 +26,8 @@ def seconds_of(text: str) -> float:
     Raises:
         ValueError: it is none, not above 0, or of more than 9 digits or 6 decimals.
     """
-    match = _LENGTH.fullmatch(text)
-    seconds = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
+    length_match = _LENGTH.fullmatch(text)
+    seconds = 0.0 if length_match is None else float(length_match[1]) * _UNITS[length_match[2]]
     if not seconds > 0.0:
         raise ValueError(
             f"{text!r:.60} is no length of time above 0, of at most 9 digits and 6 decimals: 90s, 10m, 1h, 2d or 60"

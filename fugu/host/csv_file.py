@@ -38,26 +38,27 @@ def unix_seconds(text: str) -> float:
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
-def refuse_pipe(path: Path, refusal: type[FuguError]) -> None:
-    """Raise `refusal` for a pipe: to open one waits for a writer, and what was read is gone."""
+def refuse_pipe(path: Path, error_type: type[FuguError]) -> None:
+    """Raise `error_type` for a pipe: to open one waits for a writer, and what was read is gone."""
     if path.is_fifo():
-        raise refusal(f"{path.name} is a pipe: write its contents into a file, and give that")
+        raise error_type(f"{path.name} is a pipe: write its contents into a file, and give that")
 
 
 @contextmanager
-def csv_rows(path: Path, refusal: type[FuguError]) -> Iterator[tuple[list[str], Iterator[list[str]]]]:
+def csv_rows(path: Path, error_type: type[FuguError]) -> Iterator[tuple[list[str], Iterator[list[str]]]]:
     """Open a CSV file (gzip if .gz). Give its header and the other rows, without empty lines.
 
     The separator is a comma if the header has one, else a semicolon, else a tab. Rows may be longer than the header;
-    the missing cells of a shorter row are empty. `refusal`: it is no CSV file. OSError: the file cannot be read.
+    the missing cells of a shorter row are empty. `error_type`: it is no CSV file. OSError: the file cannot be read.
     """
-    refuse_pipe(path, refusal)
+    refuse_pipe(path, error_type)
     open_file = gzip.open if path.suffix == ".gz" else open
     try:
         with open_file(path, "rt", encoding="utf-8-sig", newline="") as file:
-            line = file.readline()
-            rows = csv.reader(chain([line], file), delimiter=next((sign for sign in ",;\t" if sign in line), ","))
-            header = [cell.strip() for cell in next(rows, [])]
-            yield header, (row + [""] * (len(header) - len(row)) for row in rows if row)
+            header_line = file.readline()
+            separator = next((sign for sign in ",;\t" if sign in header_line), ",")
+            rows = csv.reader(chain([header_line], file), delimiter=separator)
+            names = [cell.strip() for cell in next(rows, [])]
+            yield names, (row + [""] * (len(names) - len(row)) for row in rows if row)
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise refusal(f"{path.name} is no CSV file: {cause(error)}") from None
+        raise error_type(f"{path.name} is no CSV file: {cause(error)}") from None

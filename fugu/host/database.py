@@ -71,9 +71,9 @@ class FileKind(NamedTuple):
     application: int
     remedy: str
 
-    def problem(self, name: str, application: int, version: int, tables: int) -> str:
+    def problem(self, name: str, application: int, version: int, table_count: int) -> str:
         """Return why a file cannot be used, in a line; "" for a file of this kind and version, or an empty file."""
-        if (application, version) == (self.application, FORMAT) or not (application or version or tables):
+        if (application, version) == (self.application, FORMAT) or not (application or version or table_count):
             return ""
         if application not in (0, self.application) or not version:
             return f"{name} is no {self.name}"
@@ -106,7 +106,7 @@ def open_database(
     create: bool = True,
     read_only: bool = False,
     wait_seconds: float = 5.0,
-    settings: Sequence[str] = ("synchronous=FULL",),
+    pragmas: Sequence[str] = ("synchronous=FULL",),
     label: str = "",
     busy_message: str = "",
 ) -> Database:
@@ -119,7 +119,7 @@ def open_database(
         create: whether the file may be created; else it must exist.
         read_only: open an existing file, so that no other process ever waits for this one.
         wait_seconds: how long to wait for another process that holds the file.
-        settings: pragmas, as NAME=VALUE.
+        pragmas: settings of SQLite, as NAME=VALUE.
         label: the file's name in messages, by default that of the path.
         busy_message: the message if another process holds the file all the time; by default a general one.
 
@@ -145,11 +145,11 @@ def open_database(
         raise error_type(f"cannot open the {kind.name} {label}: {why_not_open(path, error)}") from None
     db.label, db.statuses = label, {}
     try:
-        script, tables = _with_checksums(schema)
+        script, required_objects = _with_checksums(schema)
         add_functions(db)
-        for setting in () if read_only else settings:
-            db.execute(f"PRAGMA {setting}")
-        if problem := _prepare(db, kind, script, tables, create, label, wait_seconds, read_only):
+        for pragma in () if read_only else pragmas:
+            db.execute(f"PRAGMA {pragma}")
+        if problem := _prepare(db, kind, script, required_objects, create, label, wait_seconds, read_only):
             raise error_type(problem)
         if not read_only:
             _make_private(path)
@@ -178,11 +178,11 @@ class Database(sqlite3.Connection):
             return self.cursor(_CheckingCursor).execute(query, values)
         return super().execute(query, values)
 
-    def check(self, *, own: bool = False) -> None:
+    def check(self, *, own_write: bool = False) -> None:
         """Raise FileLostError if a file is missing, replaced or shorter, or was damaged by another program.
 
-        A main file that was written since the last check is read and verified, unless `own`: this connection itself
-        has just written. Files may have grown.
+        A main file that was written since the last check is read and verified, unless this connection itself has just
+        written (`own_write`). Files may have grown.
         """
         for file, status_before in self.statuses.items():
             status = _status(file, self.label)
@@ -192,7 +192,7 @@ class Database(sqlite3.Connection):
                 raise FileLostError(f"{_file_words(file, self.label)} has been cut short")
             self.statuses[file] = status
             is_main = not file.name.endswith(_SUFFIXES)
-            is_overwritten = is_main and status.st_mtime_ns != status_before.st_mtime_ns and not own
+            is_overwritten = is_main and status.st_mtime_ns != status_before.st_mtime_ns and not own_write
             if is_overwritten and (problem := _file_damage(file)):
                 raise FileLostError(f"{_file_words(file, self.label)} has been overwritten, and is damaged ({problem})")
 
@@ -228,7 +228,7 @@ def transaction(db: Database) -> Iterator[None]:
     except BaseException:
         _roll_back(db)
         raise
-    db.check(own=True)
+    db.check(own_write=True)
 
 
 @contextmanager
@@ -263,18 +263,18 @@ def _prepare(
     deadline = time.monotonic() + wait_seconds
     while True:
         try:
-            application, version, tables = read_header(db)
-            if not (create or tables):
+            application, version, object_count = read_header(db)
+            if not (create or object_count):
                 return f"{label} is no {kind.name}"
-            if problem := kind.problem(label, application, version, tables):
+            if problem := kind.problem(label, application, version, object_count):
                 return problem
-            if tables and not required_objects <= set(db.execute("SELECT type, name, sql FROM sqlite_master")):
+            if object_count and not required_objects <= set(db.execute("SELECT type, name, sql FROM sqlite_master")):
                 return f"the tables of the {kind.name} {label} are damaged, or another program's: {kind.remedy}"
             if not read_only:
                 db.execute("PRAGMA journal_mode=WAL")
-            if not tables:
-                stamps = f"PRAGMA application_id={kind.application};PRAGMA user_version={FORMAT};"
-                _create_tables(db, schema + stamps)
+            if not object_count:
+                stamp_script = f"PRAGMA application_id={kind.application};PRAGMA user_version={FORMAT};"
+                _create_tables(db, schema + stamp_script)
         except sqlite3.OperationalError as error:
             _roll_back(db)
             if not _is_busy(error) or time.monotonic() >= deadline:
@@ -285,11 +285,11 @@ def _prepare(
 
 
 def read_header(db: sqlite3.Connection) -> tuple[int, int, int]:
-    """Return the `application_id` and `user_version` of a database, and the number of its tables and other objects."""
+    """Return a database's `application_id`, its `user_version`, and the number of its tables and other objects."""
     queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     with snapshot(db):
-        application, version, tables = (db.execute(query).fetchone()[0] for query in queries)
-    return application, version, tables
+        application, version, object_count = (db.execute(query).fetchone()[0] for query in queries)
+    return application, version, object_count
 
 
 def _create_tables(db: Database, script: str) -> None:
@@ -298,8 +298,8 @@ def _create_tables(db: Database, script: str) -> None:
         if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             return
         statement = ""
-        for piece in script.split(";"):
-            statement += piece + ";"
+        for script_part in script.split(";"):
+            statement += script_part + ";"
             if sqlite3.complete_statement(statement):
                 db.execute(statement)
                 statement = ""
@@ -343,8 +343,8 @@ def why_not_open(path: Path, error: Exception) -> str:
         os.close(os.open(path.absolute().parent, os.O_RDONLY))
     except FileNotFoundError:
         return f"there is no folder {path.absolute().parent.name}: make it, or name another"
-    except OSError as reason:
-        return cause(reason)
+    except OSError as folder_error:
+        return cause(folder_error)
     return getattr(error, "strerror", None) or str(error)
 
 

@@ -149,5 +149,5 @@ def certificate_end(path: Path) -> tuple[float, float]:
     from cryptography import x509  # here, so that a running agent does not load it
 
     certificates = x509.load_pem_x509_certificates(path.read_bytes())
-    begin = max(certificate.not_valid_before_utc for certificate in certificates)
-    return begin.timestamp(), min(certificate.not_valid_after_utc for certificate in certificates).timestamp()
+    begin_time = max(certificate.not_valid_before_utc for certificate in certificates)
+    return begin_time.timestamp(), min(certificate.not_valid_after_utc for certificate in certificates).timestamp()

@@ -116,12 +116,12 @@ class Wake:
         return self._lock.acquire(timeout=seconds)
 
 
-def first_share(shares_us: Iterable[int], now_us: int) -> str:
+def first_share(share_times_us: Iterable[int], now_us: int) -> str:
     """Say when data is shared first, in local time, without the date if it is today.
 
-    `shares_us` are possible moments and `now_us` is the present, in microseconds of Unix time.
+    `share_times_us` are possible moments and `now_us` is the present, in microseconds of Unix time.
     """
-    if (first_us := min(shares_us, default=None)) is None:
+    if (first_us := min(share_times_us, default=None)) is None:
         return "nothing is to be shared"
     local_time = time.localtime(first_us / 1e6)
     is_today = local_time[:3] == time.localtime(now_us / 1e6)[:3]

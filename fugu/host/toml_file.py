@@ -39,10 +39,10 @@ def read_toml(path: Path, model: type[_Model], error_type: type[FuguError]) -> _
 
 def toml_lines(values: Mapping[str, object]) -> list[str]:
     """Write keys and values as TOML lines: texts, numbers, booleans, lists of these, tables. A `None` is left out."""
-    return [f"{key} = {_value(value)}" for key, value in values.items() if value is not None]
+    return [f"{key} = {_toml_value(value)}" for key, value in values.items() if value is not None]
 
 
-def _value(value: object) -> str:
+def _toml_value(value: object) -> str:
     if isinstance(value, Mapping):
         return f"{{ {', '.join(toml_lines(value))} }}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON leaves this character as it is
@@ -60,10 +60,10 @@ def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _keys(annotation: object, path: Sequence[int | str]) -> set[str]:
-    types = {name: hint for model in _models(annotation) for name, hint in _fields(model).items()}
+    hints = {name: hint for model in _models(annotation) for name, hint in _fields(model).items()}
     if not path:
-        return set(types)
-    return _keys(types.get(str(path[0]), annotation), path[1:])  # an index, a name or a tag does not change the type
+        return set(hints)
+    return _keys(hints.get(str(path[0]), annotation), path[1:])  # an index, a name or a tag does not change the type
 
 
 def _models(annotation: object) -> Iterator[type[Any]]:

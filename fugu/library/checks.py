@@ -19,7 +19,7 @@ from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.sentences import privacy_of, protected_sentence
 from fugu.contract.stretches import Ceiling, Stretch, StretchBound
 from fugu.contract.windows import Window
-from fugu.host.arguments import epsilon_of
+from fugu.host.arguments import ceiling_of
 from fugu.library.guarantee import change_words, stretch_documents, stretch_lines
 from fugu.library.keywords import READ_OPTIONS, python_call
 from fugu.library.report import NOTHING, JsonObject, Line, Report, Result
@@ -134,7 +134,7 @@ def check_policy(
     read_as: Mapping[str, Any],
 ) -> Check:
     """Check a policy as a device does; arguments and errors as for `check`."""
-    limit: Ceiling | None = None if ceiling is None else epsilon_of(str(ceiling))
+    limit: Ceiling | None = None if ceiling is None else ceiling_of(str(ceiling))
     policy = _as_policy(policy)
     from fugu.contract.compiler import (
         compile_policy,

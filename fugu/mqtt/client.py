@@ -5,8 +5,8 @@ interpreter. Here a turn of the loop is one wait, one read of up to 64 kB and on
 Publications at QoS 0 and 1, and acknowledgements of our own publications, are handled here in bytes. Connecting,
 sessions, keep-alive, subscriptions and rarer packets are left to paho-mqtt.
 
-This is the only module that uses paho-mqtt's private names; `INSIDES` lists them. If paho-mqtt has other names, no link
-starts: see `insides_fit`.
+This is the only module that uses paho-mqtt's private names; `PRIVATE_NAMES` lists them. If paho-mqtt has other names,
+no link starts: see `private_names_fit`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from paho.mqtt.packettypes import PacketTypes
 from fugu.contract.errors import cause
 from fugu.mqtt.outgoing import Outgoing
 from fugu.mqtt.packets import (
-    MOST_AROUND,
+    MOST_OVERHEAD,
     PUBACK,
+    ClientOptions,
     Message,
     RefusedError,
-    Wishes,
     acknowledgement,
     check_packet,
     check_properties,
@@ -39,9 +39,9 @@ from fugu.mqtt.packets import (
     publish,
 )
 
-__all__ = ["Client", "insides_fit"]
+__all__ = ["Client", "private_names_fit"]
 
-INSIDES = (
+PRIVATE_NAMES = (
     "_create_socket_connection()",
     "_handle_connack()",
     "_loop(timeout)",
@@ -63,10 +63,10 @@ _GATHER_SECONDS, _BUSY_SECONDS = 0.0005, 0.001
 
 
 @functools.cache
-def insides_fit() -> bool:
+def private_names_fit() -> bool:
     """True if the installed paho-mqtt has the private names that are used here, with the same parameters."""
     client = mqtt.Client(CallbackAPIVersion.VERSION2)
-    for private_name in INSIDES:
+    for private_name in PRIVATE_NAMES:
         name, parenthesis, _ = private_name.partition("(")
         if not hasattr(client, name):
             return False
@@ -79,14 +79,14 @@ class Client(mqtt.Client):
     """A paho-mqtt client with limits, which delivers messages once a turn. In MQTT 5 `clean_session` is `None`."""
 
     def __init__(
-        self, client_id: str, clean_session: bool | None, protocol: MQTTProtocolVersion, wishes: Wishes
+        self, client_id: str, clean_session: bool | None, protocol: MQTTProtocolVersion, wishes: ClientOptions
     ) -> None:
         super().__init__(
             CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=clean_session, protocol=protocol
         )
         self._is_mqtt5 = protocol == MQTTProtocolVersion.MQTTv5
         self._wishes = wishes
-        self._max_packet = wishes.max_payload + MOST_AROUND
+        self._max_packet = wishes.max_payload + MOST_OVERHEAD
         self._outgoing = Outgoing(_MOST_UNACKNOWLEDGED, wishes.max_in_flight, self._packet_queue, self._mid_generate)
         self._partial = bytearray()
         self._needed_bytes = 0

@@ -26,8 +26,8 @@ from paho.mqtt.properties import Properties
 
 from fugu.contract.errors import cause
 from fugu.mqtt.broker import Broker, LinkError
-from fugu.mqtt.client import Client, insides_fit
-from fugu.mqtt.packets import MOST_AROUND, Message, Wishes
+from fugu.mqtt.client import Client, private_names_fit
+from fugu.mqtt.packets import MOST_OVERHEAD, ClientOptions, Message
 
 __all__ = ["ANSWER_SECONDS", "Link", "Say", "Will", "say_nothing"]
 
@@ -273,9 +273,9 @@ class Link:
         if self._client is None or not self.connected:
             return None
         max_bytes = self._max_packet  # read once: a new connection may change it
-        if max_bytes is not None and len(payload) + MOST_AROUND > max_bytes:
+        if max_bytes is not None and len(payload) + MOST_OVERHEAD > max_bytes:
             self.last_error = (
-                f"broker takes messages of {max_bytes - MOST_AROUND} bytes; one of {len(payload)} is not sent"
+                f"broker takes messages of {max_bytes - MOST_OVERHEAD} bytes; one of {len(payload)} is not sent"
             )
             self._unsent_id -= 1
             self._guard(self.on_published, self._unsent_id, False)
@@ -302,14 +302,14 @@ class Link:
         self.stop()
 
     def _new_client(self) -> Client:
-        if not insides_fit():
+        if not private_names_fit():
             raise LinkError("this version of paho-mqtt has other insides: install paho-mqtt 2.1 or 2.2")
         is_mqtt5 = self.protocol == "5"
         version = MQTTProtocolVersion.MQTTv5 if is_mqtt5 else MQTTProtocolVersion.MQTTv311
         clean_session = None if is_mqtt5 else not self.durable
         # A broker of MQTT 3.1.1 is not told the limit: it would send a larger message again at every connection.
         max_payload = self.max_payload if is_mqtt5 else max(self.max_payload, MAX_PAYLOAD)
-        wishes = Wishes(
+        wishes = ClientOptions(
             max_payload=max_payload,
             max_in_flight=self.max_in_flight,
             refused=self._note_refusal,
@@ -341,7 +341,7 @@ class Link:
         if self.protocol != "5":
             return {}
         properties = Properties(PacketTypes.CONNECT)
-        properties.MaximumPacketSize = self.max_payload + MOST_AROUND
+        properties.MaximumPacketSize = self.max_payload + MOST_OVERHEAD
         if self.durable:
             properties.SessionExpiryInterval = SESSION_SECONDS
         return {"properties": properties, **({"clean_start": False} if self.durable else {})}

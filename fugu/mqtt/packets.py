@@ -12,11 +12,11 @@ from paho.mqtt.properties import Properties, VariableByteIntegers
 from paho.mqtt.reasoncodes import ReasonCode
 
 __all__ = [
-    "MOST_AROUND",
+    "MOST_OVERHEAD",
     "PUBACK",
+    "ClientOptions",
     "Message",
     "RefusedError",
-    "Wishes",
     "acknowledgement",
     "check_packet",
     "check_properties",
@@ -29,7 +29,7 @@ __all__ = [
 Message = tuple[str, bytes, bool]
 """Topic, payload, and whether the message was retained."""
 
-MOST_AROUND = 1 << 12
+MOST_OVERHEAD = 1 << 12
 """Most bytes of a publication beside its payload: the topic, and the properties of MQTT 5."""
 MOST_CONTROL = 1 << 14
 """Most bytes of any other packet."""
@@ -37,7 +37,7 @@ _AT_QOS_1, _AT_QOS_2 = 0b010, 0b100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class ClientOptions:
     """Requirements of a link for its client.
 
     Attributes:
@@ -85,8 +85,8 @@ def check_properties(command: int, packet: bytes | bytearray) -> None:
     """
     properties_start = 2 + int.from_bytes(packet[:2], "big") + 2 * bool(command & _AT_QOS_1)
     length, _ = VariableByteIntegers.decode(packet[properties_start : properties_start + 4])
-    if length > MOST_AROUND:
-        raise RefusedError(f"the broker sends {length} bytes of properties; at most {MOST_AROUND} are taken")
+    if length > MOST_OVERHEAD:
+        raise RefusedError(f"the broker sends {length} bytes of properties; at most {MOST_OVERHEAD} are taken")
 
 
 _PUBLISH, _KIND_AND_QOS_2 = 0x30, 0xF4

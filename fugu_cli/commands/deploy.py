@@ -150,7 +150,7 @@ def subscriber(
             name,
             audiences,
             *_promises(releases, policies),
-            limit=None if epsilon is None else arguments.epsilon_of(epsilon, "epsilon"),
+            limit=None if epsilon is None else arguments.ceiling_of(epsilon, "epsilon"),
             adversary=None if adversary is None else arguments.adversary(adversary),
         )
     _add_client(out, broker_dir, account)
@@ -346,7 +346,7 @@ def device(
     check_name(name, "device")
     options = folders.DeviceOptions(
         policies=folders.read_policies(policy or [], broker_dir.settings.fleet, name),
-        ceiling=arguments.epsilon_of(ceiling),
+        ceiling=arguments.ceiling_of(ceiling),
         measurement_ceiling=None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "ceiling"),
         sensor=sensor,
         in_place=in_place,

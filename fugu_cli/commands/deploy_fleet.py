@@ -235,7 +235,7 @@ def _enter_row(
     cells = {str(name): (cell or "").strip() for name, cell in row.items()}
     name, point_text = cells["device"], cells.get("measurement_ceiling")
     check_name(name, "device")
-    ceiling, point_ceiling = arguments.epsilon_of(cells["ceiling"]), None
+    ceiling, point_ceiling = arguments.ceiling_of(cells["ceiling"]), None
     if point_text:
         point_ceiling = arguments.positive(arguments.number(point_text, "measurement_ceiling"), "measurement_ceiling")
     device = _Device(name, line, ceiling, point_ceiling, tuple(cells.get("groups", "").split()))

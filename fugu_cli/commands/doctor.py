@@ -13,7 +13,7 @@ from typing import Annotated
 from typer import Argument
 
 from fugu.contract.errors import FuguError
-from fugu.host.checks import Finding, failed, lines, some_names
+from fugu.host.checks import Finding, failed, lines, shortened_names
 from fugu.library.report import Line, Result
 from fugu_cli.app import check_commands
 from fugu_cli.view.terminal import say_waiting, working
@@ -94,7 +94,7 @@ def _examine_several(configs: dict[str, Path]) -> Result:
         for finding in folder_findings:
             if finding.verdict != "ok":
                 names_by_finding.setdefault(finding, []).append(name)
-    report = [Line(f"{lines([finding])[0]} [{some_names(names)}]") for finding, names in names_by_finding.items()]
+    report = [Line(f"{lines([finding])[0]} [{shortened_names(names)}]") for finding, names in names_by_finding.items()]
     report.append(Line(f"{len(findings) - len(failures)} of {len(findings)} work"))
     document = {name: [finding._asdict() for finding in folder_findings] for name, folder_findings in findings.items()}
     return Result(document, report, 1 if failures else 0)

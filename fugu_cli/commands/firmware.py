@@ -12,7 +12,7 @@ from firmware_sim.build import BOARDS, Burnt, Image, build, enrolled
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.losses import log_up
-from fugu.host.arguments import epsilon_of, one_of, stream_units
+from fugu.host.arguments import ceiling_of, one_of, stream_units
 from fugu.library.checks import load_policy
 from fugu.library.report import Line, Report, Result, Table
 from fugu_cli.app import BrokerOption, UnitOption, command_group, output_option
@@ -52,7 +52,7 @@ def build_image(
         raise FuguError("a board has no client certificate: give it an account with a password")
     burnt_settings = Burnt(
         board=one_of(board, "board", BOARDS),
-        ceilings=() if ceiling is None else (epsilon_of(ceiling),),
+        ceilings=() if ceiling is None else (ceiling_of(ceiling),),
         host=address.host,
         port=address.port,
         username=address.username or "",

@@ -99,8 +99,8 @@ def enrol(
         device,
         group or (),
         read_pins(policy or (), fleet_root.document.fleet),
-        ceiling=arguments.epsilon_of(ceiling),
-        total_ceiling=None if total_ceiling is None else arguments.epsilon_of(total_ceiling),
+        ceiling=arguments.ceiling_of(ceiling),
+        total_ceiling=None if total_ceiling is None else arguments.ceiling_of(total_ceiling),
         measurement_ceiling=(
             None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "measurement ceiling")
         ),

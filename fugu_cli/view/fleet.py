@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rich.live import Live
 
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
-from fugu.host.checks import some_names
+from fugu.host.checks import shortened_names
 from fugu.library.guarantee import stretch_documents, stretch_table
 from fugu.library.report import JsonObject, Line, Report, Result, Table, newest_rows
 from fugu_cli.view.terminal import rendered, warn, working
@@ -294,7 +294,7 @@ def _worth(worth: Worth) -> str:
 def _device_words(devices: Sequence[str]) -> str:
     if len(devices) == 1:
         return f"device {devices[0]}"
-    return f"{len(devices)} devices ({some_names(devices)})"
+    return f"{len(devices)} devices ({shortened_names(devices)})"
 
 
 def _shortened(text: str, length: int = 60) -> str:

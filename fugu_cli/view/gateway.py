@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
-from fugu.host.checks import some_names
+from fugu.host.checks import shortened_names
 from fugu.library.report import Line, Report, Result, Table
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def show_status(status: Mapping[str, Any]) -> Report:
         for alarm in status["alarms"]:
             groups.setdefault((alarm["code"], alarm["detail"], alarm["advice"]), []).append(alarm)
         for (code, reason, advice), alarms in groups.items():
-            names = some_names([alarm["name"] for alarm in alarms if alarm["name"]])
+            names = shortened_names([alarm["name"] for alarm in alarms if alarm["name"]])
             cause = f" ({reason})" if reason else ""
             since = datetime.fromtimestamp(min(alarm["since"] for alarm in alarms), UTC)
             count_words = f"{sum(alarm['count'] for alarm in alarms)} x since {since:%Y-%m-%d %H:%M:%S} UTC"

@@ -27,7 +27,7 @@ from fugu.contract.errors import FuguError, printable
 from fugu.contract.topics import topic_of
 from fugu.host import checks
 from fugu.host.addresses import is_local
-from fugu.host.checks import Finding, Findings, Verdict, some_names
+from fugu.host.checks import Finding, Findings, Verdict, shortened_names
 from fugu.host.clock import synchronised
 from fugu.host.database import LEDGER, REGISTRY, STORE, DatabaseError, FileKind, damage, is_lost, read_header
 from fugu.mqtt import Broker
@@ -226,7 +226,7 @@ def _report_alarms(report: dict[str, Any]) -> Findings:
     for alarm in report["alarms"]:
         names_by_alarm.setdefault((alarm["code"], alarm["advice"]), []).append(alarm["name"])
     for (code, advice), names in names_by_alarm.items():
-        yield Finding("gateway", "FAIL", f"alarm {code} {some_names(names)}: {advice}")
+        yield Finding("gateway", "FAIL", f"alarm {code} {shortened_names(names)}: {advice}")
     if not report["alarms"]:
         yield Finding("gateway", "ok", "it runs, without alarms")
 
@@ -345,7 +345,7 @@ def _probe(broker: Broker, fleet: str, on_waiting: Say, *, is_connected: bool) -
     )
     yield from checks.broker(
         *(broker.address, answer.reached, answer.problem),
-        end=answer.certificate_end,
+        end_time=answer.certificate_end,
         writable=dict.fromkeys(write_topics, True) if is_connected else answer.writable,
         now=time.time(),
     )

@@ -25,7 +25,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.reports import MAX_NAMES, AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import topic_of
-from fugu.host.answering import Answering, ask
+from fugu.host.answering import StatusSocket, ask
 from fugu.host.database import DatabaseError
 from fugu.host.files import CERTIFICATE_DAYS
 from fugu.mqtt import Link
@@ -242,14 +242,14 @@ class Monitor:
         self._certificates: Mapping[str, float] = {}
         self._certificates_due = self._start_seconds
         self._is_ending = False
-        self._answering: Answering | None = None
+        self._answering: StatusSocket | None = None
         self.latest = Health(True, int(self._since), int(self._since))
         self._thread = threading.Thread(target=self._work, name="gateway-monitor", daemon=True)
 
     def start(self) -> None:
         """Begin to answer and to publish."""
         socket_path = next(sockets(self._store))
-        self._answering = Answering(socket_path, own_folder=_has_own_folder(self._store))
+        self._answering = StatusSocket(socket_path, own_folder=_has_own_folder(self._store))
         if not self._answering.is_open:
             _log.warning("nobody can ask how this gateway is: there can be no socket at %s", socket_path)
         self._thread.start()

@@ -145,7 +145,7 @@ class SQLiteDatabase:
                 create=create,
                 read_only=read_only,
                 wait_seconds=kind.wait_seconds,
-                settings=settings,
+                pragmas=settings,
             )
         except BaseException:
             self._close_lock()

@@ -162,7 +162,7 @@ def test_a_wrong_window_in_a_document_is_one_line() -> None:
 # Guarantees
 
 
-def epsilon_of(policy: Policy, adversary: Adversary) -> float:
+def ceiling_of(policy: Policy, adversary: Adversary) -> float:
     """Loss of symbols and windows together, by the bound for their product."""
     rate = exp_up(policy.window_rate)
     ratios = tick_ratios(policy.table)
@@ -173,7 +173,7 @@ def epsilon_of(policy: Policy, adversary: Adversary) -> float:
 def test_at_the_boundary_a_guarantee_holds_and_a_little_less_noise_breaks_it(adversary: Adversary) -> None:
     """With a scale that is smaller by 2 parts in 10^8, for both guarantees, each on its own."""
     enough, less = window(scale="50000000/1000001"), window(scale="49999999/1000001")
-    both = Guarantee(epsilon=epsilon_of(policy(enough), adversary), adversary=adversary)
+    both = Guarantee(epsilon=ceiling_of(policy(enough), adversary), adversary=adversary)
     alone = exp_up(enough.rate)
     windows = Guarantee(epsilon=CHAINS.ratio_loss(alone, alone, adversary).epsilon, adversary=adversary)
     loose = Guarantee(epsilon=50.0, adversary=adversary)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.errors import FuguError
-from fugu.host.answering import Answering, ask
+from fugu.host.answering import StatusSocket, ask
 from fugu_cli.main import main
 from gateway.health.monitor import ask_gateway
 from gateway.store.location import Server
@@ -79,7 +79,7 @@ def test_what_another_account_says_for_a_gateway_is_not_believed(
         assert main(["gateway", "status", str(file)]) != 0
         output = capsys.readouterr()
         assert (output.out, output.err.count("\n")) == ("", 1)
-        assert not Answering(STORE.status_path, own_folder=True).is_open
+        assert not StatusSocket(STORE.status_path, own_folder=True).is_open
 
 
 def test_what_another_account_says_for_a_store_in_a_shared_folder_is_not_believed(shared: Path) -> None:
@@ -112,12 +112,12 @@ def test_a_service_s_folder_that_is_mapped_is_of_another_account_and_its_owner_s
 
 
 def test_a_gateway_makes_the_folder_for_its_account_alone(shared: Path) -> None:
-    answering = Answering(STORE.status_path, own_folder=STORE.has_own_folder)
+    answering = StatusSocket(STORE.status_path, own_folder=STORE.has_own_folder)
     assert answering.is_open
     about = STORE.status_path.parent.stat()
     assert (stat.S_IMODE(about.st_mode), about.st_uid) == (0o700, os.geteuid())
     answering.close()
-    again = Answering(STORE.status_path, own_folder=True)
+    again = StatusSocket(STORE.status_path, own_folder=True)
     assert again.is_open
 
 
@@ -138,12 +138,12 @@ def test_a_folder_that_somebody_else_may_have_made_is_not_used(shared: Path, wha
                 pytest.skip("only root can give a folder away")
             folder.mkdir(mode=0o700)
             os.chown(folder, NOBODY, NOBODY)
-    assert not Answering(STORE.status_path, own_folder=True).is_open
+    assert not StatusSocket(STORE.status_path, own_folder=True).is_open
     assert list(elsewhere.iterdir()) == []
 
 
 def test_a_long_text_arrives_whole_though_nobody_waits_to_be_asked(tmp_path: Path) -> None:
-    answering, texts = Answering(tmp_path / "socket"), []
+    answering, texts = StatusSocket(tmp_path / "socket"), []
     asking = threading.Thread(target=lambda: texts.append(ask(tmp_path / "socket")))
     asking.start()
     wait_until(lambda: answering.answer(lambda: "x" * 500_000))

@@ -50,7 +50,7 @@ def test_clock() -> None:
 def test_disk(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text("22 1 8:1 / / rw - ext4 /dev/sda rw\n")
-    assert verdicts(checks.disk("outbox", tmp_path, mounts=mounts))[0] in ("ok", "warn")
+    assert verdicts(checks.disk("outbox", tmp_path, mounts_file=mounts))[0] in ("ok", "warn")
     assert list(tmp_path.iterdir()) == [mounts], "nothing is left behind"
 
 
@@ -64,7 +64,7 @@ def test_a_disk_that_a_restart_empties(tmp_path: Path, name: str) -> None:
     folder.mkdir()
     where = str(folder.resolve()).replace(" ", "\\040")
     mounts.write_text(f"22 1 8:1 / / rw - ext4 /dev/sda rw\n23 22 0:1 / {where} rw shared:1 - tmpfs tmpfs rw\n")
-    findings = [*checks.disk("outbox", folder, mounts=mounts)]
+    findings = [*checks.disk("outbox", folder, mounts_file=mounts)]
     assert "FAIL" in verdicts(findings)
     assert any("tmpfs" in finding.text for finding in findings)
 
@@ -112,20 +112,20 @@ def test_versions() -> None:
 
 
 def test_broker() -> None:
-    good = checks.broker("127.0.0.1:1883", "done", "", end=None, writable={"a": True}, now=NOW)
+    good = checks.broker("127.0.0.1:1883", "done", "", end_time=None, writable={"a": True}, now=NOW)
     assert verdicts(good) == ["ok", "ok"]
-    assert verdicts(checks.broker("127.0.0.1:1", "done", "", end=None, writable=None, now=NOW)) == ["ok", "ok"]
-    open_to_all = checks.broker("broker.example:1883", "done", "", end=None, writable={}, now=NOW)
+    assert verdicts(checks.broker("127.0.0.1:1", "done", "", end_time=None, writable=None, now=NOW)) == ["ok", "ok"]
+    open_to_all = checks.broker("broker.example:1883", "done", "", end_time=None, writable={}, now=NOW)
     assert [finding.check for finding in open_to_all if finding.verdict == "warn"] == ["TLS"]
     for here in ("[::1]:1883", "localhost:1883"):
-        assert verdicts(checks.broker(here, "done", "", end=None, writable={}, now=NOW)) == ["ok", "ok"]
-    away = checks.broker("[fd00::2]:1883", "done", "", end=None, writable={}, now=NOW)
+        assert verdicts(checks.broker(here, "done", "", end_time=None, writable={}, now=NOW)) == ["ok", "ok"]
+    away = checks.broker("[fd00::2]:1883", "done", "", end_time=None, writable={}, now=NOW)
     assert verdicts(away) == ["ok", "warn", "ok"]
-    ends = [*checks.broker("b:8883", "done", "", end=NOW + DAY, writable={"a": True, "b": False}, now=NOW)]
+    ends = [*checks.broker("b:8883", "done", "", end_time=NOW + DAY, writable={"a": True, "b": False}, now=NOW)]
     assert verdicts(ends) == ["ok", "warn", "FAIL"]
     assert "b" in ends[2].text
     for step in ("address", "connection", "TLS", "login"):
-        assert verdicts(checks.broker("b:1", step, "why", end=None, writable=None, now=NOW)) == ["FAIL"]
+        assert verdicts(checks.broker("b:1", step, "why", end_time=None, writable=None, now=NOW)) == ["FAIL"]
 
 
 def test_unit() -> None:

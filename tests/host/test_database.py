@@ -109,11 +109,11 @@ def test_no_database_and_no_folder_are_one_clear_line(path: Path, tmp_path: Path
 
 def test_a_file_that_another_holds_is_refused_in_the_words_of_the_caller(path: Path) -> None:
     exclusive = ("locking_mode=EXCLUSIVE",)
-    with closing(opened(path, settings=exclusive)) as db:
+    with closing(opened(path, pragmas=exclusive)) as db:
         db.execute("INSERT INTO drops (text) VALUES ('mine')")
         with pytest.raises(RefusedError, match="it is taken"):
-            opened(path, settings=exclusive, wait_seconds=0, busy_message="it is taken")
-    opened(path, settings=exclusive, busy_message="it is taken").close()
+            opened(path, pragmas=exclusive, wait_seconds=0, busy_message="it is taken")
+    opened(path, pragmas=exclusive, busy_message="it is taken").close()
 
 
 def test_a_schema_that_fails_leaves_nothing_behind(path: Path) -> None:

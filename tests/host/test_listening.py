@@ -37,12 +37,12 @@ def test_addresses_of_ipv6_as_a_little_endian_kernel_writes_them(tmp_path: Path,
         f"   0: {local}:075B 00000000000000000000000000000000:0000 0A 00000000:00000000\n"
         "   1: 00000000000000000000000000000000:075B 00000000000000000000000000000000:0000 01 00000000:00000000\n"
     )
-    assert loopback_only("local broker", 0x075B, sockets=tmp_path).verdict == verdict
-    assert "nothing listens" in loopback_only("local broker", 1, sockets=tmp_path).text
+    assert loopback_only("local broker", 0x075B, net_folder=tmp_path).verdict == verdict
+    assert "nothing listens" in loopback_only("local broker", 1, net_folder=tmp_path).text
 
 
 def test_a_system_that_does_not_say(tmp_path: Path) -> None:
-    assert "does not say" in loopback_only("local broker", 1883, sockets=tmp_path).text
+    assert "does not say" in loopback_only("local broker", 1883, net_folder=tmp_path).text
 
 
 def test_a_socket_that_others_may_open(tmp_path: Path) -> None:

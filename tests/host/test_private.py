@@ -13,7 +13,7 @@ import pytest
 
 from edge_agent.outbox import Outbox
 from fugu.contract.errors import FuguError
-from fugu.host.answering import Answering
+from fugu.host.answering import StatusSocket
 from fugu.host.checks import private_database
 from fugu.host.files import write_public, write_secret
 from gateway.fleet.registry import Registry
@@ -40,7 +40,7 @@ def test_every_database_and_socket_is_its_owner_s_alone(tmp_path: Path) -> None:
         closing(Ledger(tmp_path / "ledger", lease=Lease())),
         closing(Outbox(tmp_path / "outbox", "home", "watch")),
         closing(Registry(tmp_path / "registry", fleet="home")),
-        closing(Answering(tmp_path / "socket")),
+        closing(StatusSocket(tmp_path / "socket")),
     ):
         file_modes = modes(tmp_path)
     assert set(file_modes.values()) == {0o600}, file_modes

@@ -20,8 +20,8 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersi
 
 import fugu.mqtt
 from fugu.mqtt import Broker, Link, LinkError
-from fugu.mqtt.client import INSIDES, Client, insides_fit
-from fugu.mqtt.packets import Message, Wishes
+from fugu.mqtt.client import PRIVATE_NAMES, Client, private_names_fit
+from fugu.mqtt.packets import ClientOptions, Message
 from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.mqtt_packets import Splitter, remaining_length
 
@@ -60,7 +60,7 @@ class Scene:
         if plain:
             self.client: mqtt.Client = Peer(version, self.messages, self._dialled)
         else:
-            wishes = Wishes(
+            wishes = ClientOptions(
                 max_payload=MOST,
                 max_in_flight=in_flight,
                 refused=self.refusals.append,
@@ -473,7 +473,7 @@ def private_names(file: Path) -> set[str]:
 
 
 def test_each_private_name_of_paho_mqtt_is_listed_and_in_one_module() -> None:
-    listed = {inside.partition("(")[0] for inside in INSIDES}
+    listed = {inside.partition("(")[0] for inside in PRIVATE_NAMES}
     replaced = {"_create_socket_connection", "_handle_connack", "_loop", "_packet_queue", "_packet_write"}
     replaced |= {"_send_puback", "_sock_close", "_sock_send"}
     shared = vars(Client).keys() & vars(mqtt.Client).keys()
@@ -486,18 +486,18 @@ def test_each_private_name_of_paho_mqtt_is_listed_and_in_one_module() -> None:
 
 @pytest.mark.parametrize("change", ["a parameter", "a name"])
 def test_no_link_starts_with_a_paho_mqtt_of_other_insides(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    assert insides_fit()
-    insides_fit.cache_clear()
+    assert private_names_fit()
+    private_names_fit.cache_clear()
     try:
         if change == "a parameter":
             monkeypatch.setattr(mqtt.Client, "_loop", lambda _self, _timeout, _more: None)
         else:
             monkeypatch.delattr(mqtt.Client, "_mid_generate")
-        assert not insides_fit()
+        assert not private_names_fit()
         with pytest.raises(LinkError, match="install paho-mqtt"):
             Link(Broker(port=9), "test").start()
     finally:
-        insides_fit.cache_clear()
+        private_names_fit.cache_clear()
 
 
 class Stubborn(socket.socket):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fugu.lanes import Plot, room_beside
+from fugu.lanes import Plot, levels_width
 from papers.chart import chart_lane, line_chart
 from papers.rows import Chart, Line
 
@@ -47,7 +47,7 @@ def test_a_chart_draws_its_points_and_escapes_words() -> None:
     lane = chart_lane(chart)
     assert lane.shapes[0].points == [(0.0, 1.0), (2.0, 4.0)]
     assert lane.shapes[1].points == [(0.0, 2.0), (1.0, 3.0)]
-    plot = Plot(lane, 404, room_beside([lane]))
+    plot = Plot(lane, 404, levels_width([lane]))
     paths = re.findall(r'class="shape [^"]*" d="([^"]*)"', drawn)
     assert paths == [plot.path(shape) for shape in lane.shapes]
     assert [len(re.findall("[ML]", path)) for path in paths] == [2, 2, 375]

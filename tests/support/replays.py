@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.lanes import Lane, Plot, room_beside
+from fugu.lanes import Lane, Plot, levels_width
 from tests.support.brokers import wait_until
 from tests.support.browser import Browser
 
@@ -66,7 +66,7 @@ def _others(browser: Browser, lanes: Sequence[Lane]) -> list[tuple[str, str]]:
     looks = []
     widths = browser.run("return [...document.querySelectorAll('.plot')].map((one) => one.parentNode.clientWidth)")
     for lane, width, paths in zip(lanes, widths, browser.run(_PATHS), strict=True):
-        plot = Plot(lane, width, room_beside(lanes))
+        plot = Plot(lane, width, levels_width(lanes))
         if len(paths) != len(lane.shapes):  # of the picture before
             looks.append((lane.title, "all"))
         for shape, path in zip(lane.shapes, paths, strict=False):

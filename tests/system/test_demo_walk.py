@@ -18,7 +18,7 @@ import pytest
 from fugu.contract.measure_frames import Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.reports import ValueEstimate, decode_estimate
-from fugu.lanes import Plot, room_beside
+from fugu.lanes import Plot, levels_width
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import build_measure_policy
@@ -141,5 +141,5 @@ def test_a_map_is_drawn_alike_in_a_browser_and_a_file_and_lies_well_at_every_wid
         check_first_screen(browser)
         check_points(browser, lanes)
         assert browser.complaints() == []
-    plot = Plot(lanes[0], 400, room_beside(lanes))
+    plot = Plot(lanes[0], 400, levels_width(lanes))
     assert plot.y(0.0) - plot.y(100.0) == pytest.approx(plot.x(100.0) - plot.x(0.0)), "a map has one scale"

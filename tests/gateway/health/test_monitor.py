@@ -19,7 +19,7 @@ from fugu.contract.errors import Reason
 from fugu.contract.frames import Status
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
-from fugu.host.answering import Answering
+from fugu.host.answering import StatusSocket
 from fugu.host.terminal import log_to_stderr
 from fugu.mqtt import Link
 from fugu_cli.main import main
@@ -302,7 +302,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
 
 
 def test_an_answer_that_was_cut_short_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answering, ended = Answering(tmp_path / "s.status"), threading.Event()
+    answering, ended = StatusSocket(tmp_path / "s.status"), threading.Event()
 
     def answer() -> None:
         while not ended.is_set():
