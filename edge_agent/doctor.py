@@ -298,8 +298,8 @@ def _check_broker(
     time_topics = [] if plan.managed is None else [topic_of("time", plan.fleet)]
     outcome = probe(
         plan.broker,
-        write=writable_topics,
-        listen=time_topics,
+        write_topics=writable_topics,
+        read_topics=time_topics,
         log_in=not is_connected,
         on_wait=lambda reason: on_waiting(f"{reason}; waiting for fleet {plan.fleet}"),
     )

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from fugu.mqtt.subscription import AsyncSubscription as AsyncSubscription
     from fugu.mqtt.subscription import Subscription as Subscription
 
-_HOME = {
+_NAMES_BY_MODULE = {
     "broker": "Broker LinkError",
     "link": "Link Will",
     "readings": "CountReading Decoder DescriptionReading EstimateReading PointReading Reading ReleaseReading "
     "SymbolReading WindowReading",
     "subscription": "AsyncSubscription Subscription",
 }
-_MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
-__all__ = sorted(_MODULE)
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULE:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'fugu.mqtt' has no attribute {name!r}")
-    return getattr(import_module(f"fugu.mqtt.{_MODULE[name]}"), name)
+    return getattr(import_module(f"fugu.mqtt.{_MODULE_OF[name]}"), name)

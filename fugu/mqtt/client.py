@@ -24,19 +24,19 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersi
 from paho.mqtt.packettypes import PacketTypes
 
 from fugu.contract.errors import cause
-from fugu.mqtt.outgoing import Outgoing
+from fugu.mqtt.outgoing import SendQueue
 from fugu.mqtt.packets import (
     MOST_OVERHEAD,
     PUBACK,
     ClientOptions,
     Message,
     RefusedError,
-    acknowledgement,
     check_packet,
     check_properties,
-    header,
-    publications,
-    publish,
+    encode_publish,
+    read_acknowledgement,
+    read_header,
+    read_publications,
 )
 
 __all__ = ["Client", "private_names_fit"]
@@ -79,21 +79,21 @@ class Client(mqtt.Client):
     """A paho-mqtt client with limits, which delivers messages once a turn. In MQTT 5 `clean_session` is `None`."""
 
     def __init__(
-        self, client_id: str, clean_session: bool | None, protocol: MQTTProtocolVersion, wishes: ClientOptions
+        self, client_id: str, clean_session: bool | None, protocol: MQTTProtocolVersion, options: ClientOptions
     ) -> None:
         super().__init__(
             CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=clean_session, protocol=protocol
         )
         self._is_mqtt5 = protocol == MQTTProtocolVersion.MQTTv5
-        self._wishes = wishes
-        self._max_packet = wishes.max_payload + MOST_OVERHEAD
-        self._outgoing = Outgoing(_MOST_UNACKNOWLEDGED, wishes.max_in_flight, self._packet_queue, self._mid_generate)
+        self._options = options
+        self._max_packet = options.max_payload + MOST_OVERHEAD
+        self._outgoing = SendQueue(_MOST_UNACKNOWLEDGED, options.max_in_flight, self._packet_queue, self._mid_generate)
         self._partial = bytearray()
         self._needed_bytes = 0
         self._messages: list[Message] = []
         self._acks = bytearray()
         self._unsent = bytearray()
-        self._woken = False
+        self._is_woken = False
         self._busy_until = 0.0
         self.on_message = lambda _client, _data, message: self._messages.append(
             (message.topic, bytes(message.payload), message.retain)
@@ -106,7 +106,7 @@ class Client(mqtt.Client):
         """
         topic_bytes = topic.encode()
         self._raise_for_invalid_topic(topic_bytes)
-        return self._outgoing.add(lambda mid: publish(topic_bytes, payload, mid, self._is_mqtt5, retain=retain))
+        return self._outgoing.add(lambda mid: encode_publish(topic_bytes, payload, mid, self._is_mqtt5, retain=retain))
 
     def close(self) -> None:
         """Close the connection. Call this once the network thread has ended, or from the network thread."""
@@ -114,23 +114,23 @@ class Client(mqtt.Client):
             self._reset_sockets()
 
     def _loop(self, timeout: float = 1.0) -> MQTTErrorCode:
-        connection, wake = self._sock, self._sockpairR
-        if connection is None or wake is None:
+        broker_socket, wake_socket = self._sock, self._sockpairR
+        if broker_socket is None or wake_socket is None:
             return MQTTErrorCode.MQTT_ERR_NO_CONN
-        if isinstance(connection, socket.socket) and getattr(connection, "pending", int)():
+        if isinstance(broker_socket, socket.socket) and getattr(broker_socket, "pending", int)():
             timeout = 0.0  # decrypted bytes wait already, and poll does not see them
         poller = select.poll()
         try:
-            poller.register(connection, select.POLLIN | (select.POLLOUT if self.want_write() else 0))
-            poller.register(wake, select.POLLIN)
+            poller.register(broker_socket, select.POLLIN | (select.POLLOUT if self.want_write() else 0))
+            poller.register(wake_socket, select.POLLIN)
             events = dict(poller.poll(timeout * 1000))
-            broker_events, wake_events = events.get(connection.fileno(), 0), events.get(wake.fileno(), 0)
+            broker_events, wake_events = events.get(broker_socket.fileno(), 0), events.get(wake_socket.fileno(), 0)
         except (OSError, ValueError):  # closed meanwhile
             return self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
         if wake_events:
             with contextlib.suppress(BlockingIOError):
-                wake.recv(_CHUNK_BYTES)
-            self._woken = False  # before the queue is written: a packet that is queued later wakes the loop again
+                wake_socket.recv(_CHUNK_BYTES)
+            self._is_woken = False  # before the queue is written: a packet that is queued later wakes the loop again
         if broker_events & ~select.POLLOUT and (error_code := self.loop_read()):
             return error_code
         return (self.want_write() and self.loop_write()) or self.loop_misc()
@@ -140,8 +140,8 @@ class Client(mqtt.Client):
     ) -> MQTTErrorCode:
         packet_fields = {"command": command, "mid": mid, "qos": qos, "pos": 0, "packet": packet, "info": info}
         self._out_packet.append({**packet_fields, "to_process": len(packet)})  # type: ignore[typeddict-item]
-        if not self._woken and self._sockpairW is not None and threading.current_thread() is not self._thread:
-            self._woken = True
+        if not self._is_woken and self._sockpairW is not None and threading.current_thread() is not self._thread:
+            self._is_woken = True
             with contextlib.suppress(BlockingIOError):
                 self._sockpairW.send(b"0")
         return MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -153,12 +153,12 @@ class Client(mqtt.Client):
         except BlockingIOError:
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         except RefusedError as refusal:
-            self._wishes.refused(str(refusal))
+            self._options.on_refused(str(refusal))
             error_code = MQTTErrorCode.MQTT_ERR_CONN_LOST
         except OSError:
             error_code = MQTTErrorCode.MQTT_ERR_CONN_LOST
         except Exception as error:  # a packet is malformed in a way that paho-mqtt does not expect
-            self._wishes.refused(f"the broker sends a malformed packet: {cause(error)}")
+            self._options.on_refused(f"the broker sends a malformed packet: {cause(error)}")
             error_code = MQTTErrorCode.MQTT_ERR_PROTOCOL
         return self._loop_rc_handle(error_code) if error_code else MQTTErrorCode.MQTT_ERR_SUCCESS
 
@@ -166,7 +166,7 @@ class Client(mqtt.Client):
         """Read the bytes that have come. Raises OSError if none have, or the broker has closed the connection."""
         if len(self._out_packet) > _MOST_UNSENT or len(self._acks) > _MOST_UNSENT * _PUBACK_BYTES:
             raise RefusedError("the broker takes nothing, but sends")
-        if self._wishes.gather and time.monotonic() < self._busy_until:
+        if self._options.gathers and time.monotonic() < self._busy_until:
             time.sleep(_GATHER_SECONDS)
         received = self._sock_recv(_CHUNK_BYTES)
         if not received:
@@ -194,22 +194,22 @@ class Client(mqtt.Client):
             self._deliver()
 
     def _take_packets(self, received: bytes) -> MQTTErrorCode:
-        position, connection = 0, self._sock
+        offset, connection = 0, self._sock
         while True:
-            position = publications(received, position, self._max_packet, self._is_mqtt5, self._messages, self._acks)
-            if position == len(received):
+            offset = read_publications(received, offset, self._max_packet, self._is_mqtt5, self._messages, self._acks)
+            if offset == len(received):
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            packet = header(received, position)
+            packet = read_header(received, offset)
             if packet is not None:
                 check_packet(packet.command, packet.length, self._max_packet, is_connected=self.is_connected())
             if packet is None or packet.body_start + packet.length > len(received):
-                self._partial += received[position:]
+                self._partial += received[offset:]
                 self._needed_bytes = (
-                    len(self._partial) + 1 if packet is None else packet.body_start - position + packet.length
+                    len(self._partial) + 1 if packet is None else packet.body_start - offset + packet.length
                 )
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            position = packet.body_start + packet.length
-            if error_code := self._handle_packet(packet.command, received[packet.body_start : position]):
+            offset = packet.body_start + packet.length
+            if error_code := self._handle_packet(packet.command, received[packet.body_start : offset]):
                 return error_code
             if self._sock is not connection:  # the connection was closed, or replaced
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -217,10 +217,10 @@ class Client(mqtt.Client):
     def _handle_packet(self, command: int, body: bytes) -> MQTTErrorCode:
         """Handle a packet that is no plain publication."""
         packet_type = command >> 4
-        if packet_type == PacketTypes.PUBACK and (outcome := acknowledgement(body, self._is_mqtt5)) is not None:
+        if packet_type == PacketTypes.PUBACK and (outcome := read_acknowledgement(body, self._is_mqtt5)) is not None:
             mid, refusal = outcome
-            if self._outgoing.answered(mid):
-                self._wishes.answered(mid, refusal)
+            if self._outgoing.note_answer(mid):
+                self._options.on_answered(mid, refusal)
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         if packet_type == PacketTypes.PUBLISH and self._is_mqtt5:
             check_properties(command, body)
@@ -233,7 +233,7 @@ class Client(mqtt.Client):
     def _handle_connack(self) -> MQTTErrorCode:
         error_code = super()._handle_connack()
         if self.is_connected():
-            self._outgoing.connected()
+            self._outgoing.note_connection()
         return error_code
 
     def _send_puback(self, mid: int) -> MQTTErrorCode:
@@ -243,7 +243,7 @@ class Client(mqtt.Client):
     def _deliver(self) -> None:
         if self._messages:
             messages, self._messages = self._messages, []
-            self._wishes.received(messages)
+            self._options.on_received(messages)
             self._busy_until = time.monotonic() + _BUSY_SECONDS
 
     def want_write(self) -> bool:
@@ -281,10 +281,10 @@ class Client(mqtt.Client):
             self._last_msg_out = time.monotonic()
 
     def _create_socket_connection(self) -> socket.socket:
-        return super()._create_socket_connection() if self._wishes.dial is None else self._wishes.dial()
+        return super()._create_socket_connection() if self._options.dial is None else self._options.dial()
 
     def _sock_close(self) -> None:
-        self._outgoing.disconnected()
+        self._outgoing.note_disconnection()
         for buffer in (self._partial, self._acks, self._unsent):
             buffer.clear()
         super()._sock_close()

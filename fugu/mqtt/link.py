@@ -72,59 +72,59 @@ class Will(NamedTuple):
     payload: bytes
 
 
-class _Requests:
+class _SubscriptionRequests:
     """Requests to subscribe and to unsubscribe; every method may be called from any thread.
 
-    `ended` has the topics whose end the broker has not confirmed: a session that it keeps may still have them.
+    `ended_topics` has the topics whose end the broker has not confirmed: a session that it keeps may still have them.
     """
 
     def __init__(self) -> None:
-        self.ended: dict[str, None] = {}
+        self.ended_topics: dict[str, None] = {}
         self._subscribing: dict[int, list[str]] = {}
         self._unsubscribing: dict[int, list[str]] = {}
         self._client: mqtt.Client | None = None
         self._lock = threading.Lock()
 
     @property
-    def answered(self) -> bool:
+    def are_answered(self) -> bool:
         """True if the broker has answered every request to subscribe on the current connection."""
         with self._lock:
             return self._client is not None and not self._subscribing
 
-    def connected(self, client: mqtt.Client, topics: Sequence[str]) -> None:
+    def note_connection(self, client: mqtt.Client, topics: Sequence[str]) -> None:
         with self._lock:
             self._client = client
             self._subscribing.clear()
             self._unsubscribing.clear()
-            self._send_unsubscribe(list(self.ended))
+            self._send_unsubscribe(list(self.ended_topics))
             self._send_subscribe(topics)
 
-    def disconnected(self) -> None:
+    def note_disconnection(self) -> None:
         with self._lock:
             self._client = None
 
     def subscribe(self, topics: Sequence[str]) -> None:
         with self._lock:
             for topic in topics:
-                self.ended.pop(topic, None)
+                self.ended_topics.pop(topic, None)
             self._send_subscribe(topics)
 
     def unsubscribe(self, topics: Sequence[str]) -> None:
         """End subscriptions, on the current connection or else on the next."""
         with self._lock:
-            self.ended.update(dict.fromkeys(topics))
+            self.ended_topics.update(dict.fromkeys(topics))
             self._send_unsubscribe(topics)
 
-    def subscribed(self, mid: int, reasons: Iterable[Any]) -> list[tuple[str, Any]]:
+    def note_answer(self, mid: int, reasons: Iterable[Any]) -> list[tuple[str, Any]]:
         """Take the answer to a request to subscribe. Return the topics that the broker refuses, with reasons."""
         with self._lock:
             topics = self._subscribing.pop(mid, [])
         return [(topic, reason) for topic, reason in zip(topics, reasons, strict=False) if reason.is_failure]
 
-    def unsubscribed(self, mid: int) -> None:
+    def note_end(self, mid: int) -> None:
         with self._lock:
             for topic in self._unsubscribing.pop(mid, []):
-                self.ended.pop(topic, None)
+                self.ended_topics.pop(topic, None)
 
     def _send_subscribe(self, topics: Sequence[str]) -> None:
         for batch in _batches(topics):
@@ -177,7 +177,7 @@ class Link:
     on_connected: Callable[[], None] = lambda: None
     on_message: Callable[[str, bytes, bool], None] = lambda _topic, _payload, _retained: None
     on_messages: Callable[[list[Message]], None] | None = None
-    on_published: Callable[[int, bool], None] = lambda _mid, _accepted_at: None
+    on_published: Callable[[int, bool], None] = lambda _mid, _is_accepted: None
     dial: Callable[[], socket.socket] | None = None
     on_absent: Say = say_nothing
 
@@ -188,12 +188,12 @@ class Link:
         self.clients = 0
         self.protocol: Literal["5", "3.1.1"] = "5" if self.broker.protocol == "auto" else self.broker.protocol
         self._client: Client | None = None
-        self._requests = _Requests()
+        self._requests = _SubscriptionRequests()
         self._topics_lock = threading.Lock()
-        self._fall_back = False
+        self._must_fall_back = False
         self._opened_at: float | None = None
         self._accepted_at = -math.inf
-        self._cuts = self._unsent_id = 0
+        self._cut_count = self._unsent_id = 0
         self._max_packet: int | None = None
         self._waits_since: float | None = None
 
@@ -216,26 +216,26 @@ class Link:
         If a file of the broker cannot be read any more, `last_error` says so, and the next call tries again. Also call
         `on_absent` once if no broker is there.
         """
-        wait_start = self._waits_since  # the network thread may set it to None meanwhile
-        if wait_start is not None and time.monotonic() - wait_start > ANSWER_SECONDS:
+        waits_since = self._waits_since  # the network thread may set it to None meanwhile
+        if waits_since is not None and time.monotonic() - waits_since > ANSWER_SECONDS:
             self._waits_since = None
             self.on_absent(self.last_error or f"no answer from the broker at {self.broker.address}")
         if self._client is not None and self.falls_back:
-            self._fall_back = False
+            self._must_fall_back = False
             _end_thread(self._client)
             self.protocol = "3.1.1"
             try:
                 self.start()
                 _log.info("broker does not speak MQTT 5: using 3.1.1")
             except LinkError as error:
-                self.protocol, self._fall_back, self.last_error = "5", True, str(error)
+                self.protocol, self._must_fall_back, self.last_error = "5", True, str(error)
 
     @property
     def falls_back(self) -> bool:
         """True if `maintain` is to fall back to MQTT 3.1.1, which takes up to a second."""
-        open_time = self._opened_at
-        is_silent = open_time is not None and time.monotonic() - open_time > ANSWER_SECONDS
-        return self._may_fall_back() and (self._fall_back or is_silent)
+        opened_at = self._opened_at
+        is_silent = opened_at is not None and time.monotonic() - opened_at > ANSWER_SECONDS
+        return self._may_fall_back() and (self._must_fall_back or is_silent)
 
     @property
     def connected(self) -> bool:
@@ -245,7 +245,7 @@ class Link:
     @property
     def subscribed(self) -> bool:
         """True if the broker has answered every subscription on this connection; `last_error` names a refused one."""
-        return self.connected and self._requests.answered
+        return self.connected and self._requests.are_answered
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe now and at every later connection; any thread may. On a LinkError no topic is subscribed to."""
@@ -309,16 +309,16 @@ class Link:
         clean_session = None if is_mqtt5 else not self.durable
         # A broker of MQTT 3.1.1 is not told the limit: it would send a larger message again at every connection.
         max_payload = self.max_payload if is_mqtt5 else max(self.max_payload, MAX_PAYLOAD)
-        wishes = ClientOptions(
+        options = ClientOptions(
             max_payload=max_payload,
             max_in_flight=self.max_in_flight,
-            refused=self._note_refusal,
-            received=self._deliver,
-            answered=self._note_acknowledgement,
-            gather=self.on_messages is not None,
+            on_refused=self._note_refusal,
+            on_received=self._deliver,
+            on_answered=self._note_acknowledgement,
+            gathers=self.on_messages is not None,
             dial=self.dial,
         )
-        client = Client(self.client_id, clean_session, version, wishes)
+        client = Client(self.client_id, clean_session, version, options)
         client.reconnect_delay_set(1, self.broker.max_backoff)
         if self.broker.username is not None:
             client.username_pw_set(self.broker.username, self.broker.password())
@@ -334,7 +334,7 @@ class Link:
         )
         client.on_connect = self._note_connection
         client.on_subscribe = self._note_subscription
-        client.on_unsubscribe = lambda _client, _data, mid, _reasons, _properties: self._requests.unsubscribed(mid)
+        client.on_unsubscribe = lambda _client, _data, mid, _reasons, _properties: self._requests.note_end(mid)
         return client
 
     def _connect_options(self) -> dict[str, Any]:
@@ -369,8 +369,8 @@ class Link:
     def _note_connection(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, properties: Any) -> None:
         self._opened_at = None
         if reason.is_failure:
-            self._fall_back = str(reason) == _UNSUPPORTED_PROTOCOL and self._may_fall_back()
-            if not self._fall_back:
+            self._must_fall_back = str(reason) == _UNSUPPORTED_PROTOCOL and self._may_fall_back()
+            if not self._must_fall_back:
                 self.last_error = f"broker refuses the connection: {reason}"
             return
         self.last_error = ""
@@ -380,7 +380,7 @@ class Link:
             self.certificate_end = float(ssl.cert_time_to_seconds(get_certificate()["notAfter"]))
         self._max_packet = getattr(properties, "MaximumPacketSize", None)
         with self._topics_lock:
-            self._requests.connected(client, self.subscriptions)
+            self._requests.note_connection(client, self.subscriptions)
         self._guard(self.on_connected)
 
     def _connect_failed(self) -> None:
@@ -395,10 +395,10 @@ class Link:
 
     def _note_disconnection(self, reason: Any) -> None:
         is_unanswered, self._opened_at = self._opened_at is not None, None
-        self._requests.disconnected()
+        self._requests.note_disconnection()
         is_short = reason.is_failure and time.monotonic() - self._accepted_at < _SHORT_SECONDS
-        self._cuts = self._cuts + 1 if is_short else 0
-        if self._cuts >= _MAX_CUTS or str(reason) == _TAKEN_OVER:  # not every broker says so
+        self._cut_count = self._cut_count + 1 if is_short else 0
+        if self._cut_count >= _MAX_CUTS or str(reason) == _TAKEN_OVER:  # not every broker says so
             self.last_error = f"connection lost: another program seems to use this account: {_OWN_ACCOUNT}"
         elif reason.is_failure and not self.last_error:
             self.last_error = f"connection lost: {reason}"
@@ -418,7 +418,7 @@ class Link:
         self._guard(self.on_published, mid, not refusal)
 
     def _note_subscription(self, _client: mqtt.Client, _data: Any, mid: int, reasons: Any, _properties: Any) -> None:
-        for topic, reason in self._requests.subscribed(mid, reasons):
+        for topic, reason in self._requests.note_answer(mid, reasons):
             self.last_error = f"broker refuses the subscription to {topic[:80]}: {reason}"
 
 

@@ -1,17 +1,17 @@
-"""Publications at QoS 1 that the broker has not acknowledged: their number, and which are sent again."""
+"""The queue of publications at QoS 1 that the broker has not acknowledged."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-__all__ = ["Outgoing"]
+__all__ = ["SendQueue"]
 
 _DUPLICATE = 0b1000
 
 
-class Outgoing:
-    """Publications of one link: some are with the broker, others wait in order. Any thread may call the methods.
+class SendQueue:
+    """Publications of a link, in order: some are with the broker, others wait. Any thread may call the methods.
 
     At most `max_unanswered` publications may be unanswered, and `max_in_flight` of these with the broker. `send` is
     called with first byte, packet, message id and QoS of each publication, in order, and must not block.
@@ -48,14 +48,14 @@ class Outgoing:
             self._send_waiting()
             return mid
 
-    def answered(self, mid: int) -> bool:
+    def note_answer(self, mid: int) -> bool:
         """Note that the broker has answered a publication, and send the next. False if it was not with the broker."""
         with self._lock:
             was_in_flight = self._in_flight.pop(mid, None) is not None
             self._send_waiting()
             return was_in_flight
 
-    def connected(self) -> None:
+    def note_connection(self) -> None:
         """Send again, as duplicates and in order, the publications that an earlier connection left unanswered."""
         with self._lock:
             for mid, packet in self._in_flight.items():
@@ -64,7 +64,7 @@ class Outgoing:
             self._is_connected = True
             self._send_waiting()
 
-    def disconnected(self) -> None:
+    def note_disconnection(self) -> None:
         """Keep all publications until there is a connection again."""
         with self._lock:
             self._is_connected = False

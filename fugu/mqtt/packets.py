@@ -17,12 +17,12 @@ __all__ = [
     "ClientOptions",
     "Message",
     "RefusedError",
-    "acknowledgement",
     "check_packet",
     "check_properties",
-    "header",
-    "publications",
-    "publish",
+    "encode_publish",
+    "read_acknowledgement",
+    "read_header",
+    "read_publications",
 ]
 
 
@@ -38,24 +38,24 @@ _AT_QOS_1, _AT_QOS_2 = 0b010, 0b100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Requirements of a link for its client.
+    """Options of a client, which its link chooses.
 
     Attributes:
         max_payload: bytes of the largest message that is taken.
         max_in_flight: most publications at QoS 1 that are with the broker at the same time.
-        refused: called with the reason, in words, before the connection ends.
-        received: called in the network thread with messages, before they are acknowledged.
-        answered: called with the id of a publication, and the reason if the broker refuses it, else "".
-        gather: wait half a millisecond before a read that follows messages within a millisecond, to read more at once.
+        on_refused: called with the reason, in words, before the connection ends.
+        on_received: called in the network thread with messages, before they are acknowledged.
+        on_answered: called with the id of a publication, and the reason if the broker refuses it, else "".
+        gathers: wait half a millisecond before a read that follows messages within a millisecond, to read more at once.
         dial: opens each connection, and may raise OSError; `None` lets paho-mqtt connect to host and port.
     """
 
     max_payload: int
     max_in_flight: int
-    refused: Callable[[str], None]
-    received: Callable[[list[Message]], None]
-    answered: Callable[[int, str], None]
-    gather: bool = False
+    on_refused: Callable[[str], None]
+    on_received: Callable[[list[Message]], None]
+    on_answered: Callable[[int, str], None]
+    gathers: bool = False
     dial: Callable[[], socket.socket] | None = None
 
 
@@ -105,7 +105,7 @@ class Header(NamedTuple):
     body_start: int
 
 
-def header(buffer: bytes, start: int) -> Header | None:
+def read_header(buffer: bytes, start: int) -> Header | None:
     """Read the header of the packet at `start`; `None` if it is incomplete, ValueError for a length of over 4 bytes."""
     length = 0
     for byte_index in range(_LENGTH_BYTES):
@@ -119,8 +119,10 @@ def header(buffer: bytes, start: int) -> Header | None:
     raise ValueError("a length of more than four bytes")
 
 
-def publications(buffer: bytes, start: int, limit: int, mqtt5: bool, messages: list[Message], acks: bytearray) -> int:
-    """Read plain publications (whole, well-formed, at QoS 0 or 1, with a topic, of at most `limit` bytes).
+def read_publications(
+    buffer: bytes, start: int, max_length: int, is_mqtt5: bool, messages: list[Message], acks: bytearray
+) -> int:
+    """Read plain publications (whole, well-formed, at QoS 0 or 1, with a topic, of at most `max_length` bytes).
 
     Return the offset of the first other packet. Messages are added to `messages`, acknowledgements of publications at
     QoS 1 to `acks`. Properties of MQTT 5 are skipped unread: a publisher may add many, and nothing here depends on
@@ -134,16 +136,16 @@ def publications(buffer: bytes, start: int, limit: int, mqtt5: bool, messages: l
         if length > 127 and buffer[body_start] < 128:
             length, body_start = length - 128 | buffer[body_start] << 7, body_start + 1
         elif length > 127:
-            if (packet_header := header(buffer, start)) is None:
+            if (packet_header := read_header(buffer, start)) is None:
                 break
             _, length, body_start = packet_header
         stop = body_start + length
-        if stop > buffer_length or not 2 <= length <= limit:
+        if stop > buffer_length or not 2 <= length <= max_length:
             break
         topic_end = offset = body_start + 2 + (buffer[body_start] << 8 | buffer[body_start + 1])
         if command & _AT_QOS_1:
             offset += 2
-        if mqtt5:
+        if is_mqtt5:
             offset = offset + 1 if offset < stop and not buffer[offset] else _after_properties(buffer, offset, stop)
         if offset > stop or topic_end == body_start + 2:
             break
@@ -170,7 +172,7 @@ def _after_properties(buffer: bytes, start: int, stop: int) -> int:
     return stop + 1
 
 
-def publish(topic: bytes, payload: bytes, mid: int, is_mqtt5: bool, *, retain: bool) -> bytearray:
+def encode_publish(topic: bytes, payload: bytes, mid: int, is_mqtt5: bool, *, retain: bool) -> bytearray:
     """Encode a publication at QoS 1, without properties."""
     length = 2 + len(topic) + 2 + is_mqtt5 + len(payload)
     packet = bytearray([_PUBLISH | _AT_QOS_1 | retain])
@@ -185,7 +187,7 @@ def publish(topic: bytes, payload: bytes, mid: int, is_mqtt5: bool, *, retain: b
     return packet
 
 
-def acknowledgement(packet_body: bytes, is_mqtt5: bool) -> tuple[int, str] | None:
+def read_acknowledgement(packet_body: bytes, is_mqtt5: bool) -> tuple[int, str] | None:
     """Read a PUBACK: the message id, and the reason if the broker refuses the message, else "".
 
     `None`, or a MalformedPacket, if it is malformed.

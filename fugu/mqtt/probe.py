@@ -45,8 +45,8 @@ class Probe(NamedTuple):
 def probe(
     broker: Broker,
     *,
-    write: Sequence[str] = (),
-    listen: Sequence[str] = (),
+    write_topics: Sequence[str] = (),
+    read_topics: Sequence[str] = (),
     log_in: bool = True,
     on_wait: Say = say_nothing,
 ) -> Probe:
@@ -55,8 +55,8 @@ def probe(
     Args:
         log_in: log in after TLS. Some brokers know a client by its account, whatever its client id. There, a client
             with this account loses its connection, or, if it is not connected, its stored session.
-        write: topics to each of which an empty message is published, not retained; subscribers count it as empty.
-        listen: topics to subscribe to; their retained messages are awaited for at most 2 seconds.
+        write_topics: topics to each of which an empty message goes, not retained; subscribers count it as empty.
+        read_topics: topics to subscribe to; their retained messages are awaited for at most 2 seconds.
         on_wait: called with the reason, perhaps in another thread, if there has been no answer for 3 seconds.
     """
     timer = threading.Timer(ANSWER_SECONDS, on_wait, [f"no answer from the broker at {broker.address}"])
@@ -68,7 +68,7 @@ def probe(
         timer.cancel()
     if outcome.reached != "done" or not log_in:
         return outcome
-    return _log_in(broker, outcome.certificate_end, write, listen, on_wait)
+    return _log_in(broker, outcome.certificate_end, write_topics, read_topics, on_wait)
 
 
 def _try_tls(broker: Broker) -> Probe:
@@ -95,13 +95,15 @@ def _try_tls(broker: Broker) -> Probe:
         return Probe("connection", f"{broker.address}: {cause(error)}")
 
 
-def _log_in(broker: Broker, expiry: float | None, write: Sequence[str], listen: Sequence[str], on_wait: Say) -> Probe:
+def _log_in(
+    broker: Broker, certificate_end: float | None, write_topics: Sequence[str], read_topics: Sequence[str], on_wait: Say
+) -> Probe:
     acceptances: dict[int, bool] = {}
     retained_payloads: dict[str, bytes] = {}
     link = Link(
         broker,
         client_id=f"doctor-{secrets.token_hex(4)}",
-        subscriptions=tuple(listen),
+        subscriptions=tuple(read_topics),
         on_message=lambda topic, payload, retained: retained_payloads.update({topic: payload} if retained else {}),
         on_published=lambda mid, accepted: acceptances.update({mid: accepted}),
         on_absent=on_wait,
@@ -109,10 +111,10 @@ def _log_in(broker: Broker, expiry: float | None, write: Sequence[str], listen: 
     with link:
         _wait_until(link, lambda: link.connected or bool(link.last_error))
         if not link.connected:
-            return Probe("login", link.last_error or "the broker does not answer", expiry)
-        writable = {topic: _accepts(link, topic, acceptances) for topic in write}
-        _wait_until(link, lambda: len(retained_payloads) >= len(listen), _LISTEN_SECONDS)
-        return Probe("done", "", expiry, writable if link.protocol == "5" else None, dict(retained_payloads))
+            return Probe("login", link.last_error or "the broker does not answer", certificate_end)
+        writable = {topic: _accepts(link, topic, acceptances) for topic in write_topics}
+        _wait_until(link, lambda: len(retained_payloads) >= len(read_topics), _LISTEN_SECONDS)
+        return Probe("done", "", certificate_end, writable if link.protocol == "5" else None, dict(retained_payloads))
 
 
 def _accepts(link: Link, topic: str, acceptances: Mapping[int, bool]) -> bool:

@@ -43,9 +43,9 @@ class Subscriber:
         timeout: float | None = None,
     ) -> None:
         # Descriptions come first, so that a broker sends retained ones before the messages that they describe.
-        choice: dict[Kind, bool] = {"description": True, "symbols": symbols, "window": windows}
-        choice |= {"estimate": estimates, "count": counts}
-        topics = [topic_of(kind, fleet, device, stream) for kind, is_wanted in choice.items() if is_wanted]
+        wanted_kinds: dict[Kind, bool] = {"description": True, "symbols": symbols, "window": windows}
+        wanted_kinds |= {"estimate": estimates, "count": counts}
+        topics = [topic_of(kind, fleet, device, stream) for kind, is_wanted in wanted_kinds.items() if is_wanted]
         if releases and device == "+":
             topics.append(topic_of("release", fleet, "+", "+"))
         self.decoder = Decoder(stream=stream, descriptions=descriptions)
@@ -58,9 +58,9 @@ class Subscriber:
         )
         self.messages = 0
         self._timeout = timeout
-        self._arrived: queue.Queue[tuple[str, bytes]] = queue.Queue()
+        self._arrived_messages: queue.Queue[tuple[str, bytes]] = queue.Queue()
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
-        self._ready: deque[Reading] = deque()
+        self._ready_readings: deque[Reading] = deque()
         self._has_ended = False
 
     def _queue_message(self, topic: str, payload: bytes) -> None:
@@ -70,12 +70,12 @@ class Subscriber:
             self.rejected["not_taken"] += 1
         else:
             self._bytes_delivered += message_bytes
-            self._arrived.put((topic, payload))
+            self._arrived_messages.put((topic, payload))
 
     def _decode(self, topic: str, payload: bytes) -> None:
         self.messages += 1
         self._bytes_taken += _message_bytes(topic, payload)
-        self._ready.extend(self.decoder.decode(topic, payload))
+        self._ready_readings.extend(self.decoder.decode(topic, payload))
 
 
 class Subscription(Subscriber):
@@ -124,17 +124,17 @@ class Subscription(Subscriber):
     def wait(self, seconds: float | None = None) -> Reading | None:
         """Return the next reading; `None` if none comes within some seconds, or after the end."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        while not self._ready:
+        while not self._ready_readings:
             wait_seconds = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
             try:
-                self._decode(*self._arrived.get(timeout=max(wait_seconds, 0.0)))
+                self._decode(*self._arrived_messages.get(timeout=max(wait_seconds, 0.0)))
             except queue.Empty:
                 if self._has_ended:
                     return None
-            if wait_seconds <= 0.0 and not self._ready:
+            if wait_seconds <= 0.0 and not self._ready_readings:
                 return None
             self.link.maintain()
-        return self._ready.popleft()
+        return self._ready_readings.popleft()
 
 
 def _message_bytes(topic: str, payload: bytes) -> int:
@@ -178,18 +178,18 @@ class AsyncSubscription(Subscriber):
     async def wait(self, seconds: float | None = None) -> Reading | None:
         """Return the next reading; `None` if none comes within some seconds, or after the end."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        while not self._ready:
+        while not self._ready_readings:
             await asyncio.sleep(0)  # lets other tasks run, however fast messages come
             wait_seconds = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
             try:
-                self._decode(*self._arrived.get_nowait())
+                self._decode(*self._arrived_messages.get_nowait())
             except queue.Empty:
                 if self._has_ended:
                     return None
                 await self._wait_for_messages(max(wait_seconds, 0.0))
-            if wait_seconds <= 0.0 and not self._ready:
+            if wait_seconds <= 0.0 and not self._ready_readings:
                 return None
-        return self._ready.popleft()
+        return self._ready_readings.popleft()
 
     async def _wait_for_messages(self, seconds: float) -> None:
         """Wait until a message may have arrived, at most some seconds; then fall back to MQTT 3.1.1 if that is due."""

@@ -338,8 +338,8 @@ def _probe(broker: Broker, fleet: str, on_waiting: Say, *, is_connected: bool) -
     read_topics = [topic_of("status", fleet, "+")]
     answer = probe(
         broker,
-        write=write_topics,
-        listen=read_topics,
+        write_topics=write_topics,
+        read_topics=read_topics,
         log_in=not is_connected,
         on_wait=lambda reason: on_waiting(f"{reason}; waiting for fleet {fleet}"),
     )
@@ -364,7 +364,7 @@ def _check_account(name: str, broker: Broker | None, fleet: str, *, is_connected
     yield from checks.credentials((broker.password_file, broker.key_file), certificates, time.time())
     if is_connected:
         return
-    answer = probe(broker, write=[topic_of("committed", fleet, _NO_DEVICE)])
+    answer = probe(broker, write_topics=[topic_of("committed", fleet, _NO_DEVICE)])
     may_publish = answer.writable is None or all(answer.writable.values())
     if answer.reached == "done" and may_publish:
         yield Finding(name, "ok", "the broker knows its account")

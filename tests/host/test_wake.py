@@ -48,7 +48,7 @@ while signals < 2_000:
     wake.set()
     assert wake.wait(0)
     assert not wake.wait(1e-6)
-    subscription._arrived.put(("no topic", b""))
+    subscription._arrived_messages.put(("no topic", b""))
     assert subscription.wait(1e-6) is None
     assert subscription.wait(1e-6) is None
 signal.setitimer(signal.ITIMER_REAL, 0)

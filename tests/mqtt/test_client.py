@@ -60,15 +60,15 @@ class Scene:
         if plain:
             self.client: mqtt.Client = Peer(version, self.messages, self._dialled)
         else:
-            wishes = ClientOptions(
+            options = ClientOptions(
                 max_payload=MOST,
                 max_in_flight=in_flight,
-                refused=self.refusals.append,
-                received=self._received,
-                answered=lambda *answer: self.published.append(answer),
+                on_refused=self.refusals.append,
+                on_received=self._received,
+                on_answered=lambda *answer: self.published.append(answer),
                 dial=self._dialled,
             )
-            self.client = Client("test", True if version == FOUR else None, version, wishes)
+            self.client = Client("test", True if version == FOUR else None, version, options)
         self.client.connect_async("nowhere")
         self.connect()
 
@@ -441,7 +441,7 @@ def test_many_small_writes_over_tls_are_read_in_one_turn(version: MQTTProtocolVe
     with encrypted() as (ours, theirs):
         scene = Scene(version)
         scene._dialled = lambda: ours
-        scene.client._wishes = replace(scene.client._wishes, dial=lambda: ours)
+        scene.client._options = replace(scene.client._options, dial=lambda: ours)
         scene.client.reconnect()
         scene.turn()
         theirs.recv(1 << 16)

@@ -70,7 +70,7 @@ def test_a_password_file_that_is_gone_when_it_falls_back_is_said_and_tried_again
     password_file.write_text("secret\n")
     broker = Broker(port=Mosquitto(tmp_path).port, username="watch", password_file=str(password_file))
     with Link(broker, "watch") as link:
-        link._fall_back = True
+        link._must_fall_back = True
         password_file.unlink()
         for _ in range(2):
             link.maintain()

@@ -26,7 +26,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
 
 def test_a_broker_that_works(shipped: Shipped) -> None:
     topics = [topic_of("status", "home", "watch"), topic_of("symbols", "home", "watch", "hr")]
-    answer = probe(shipped.address("watch"), write=topics)
+    answer = probe(shipped.address("watch"), write_topics=topics)
     assert (answer.reached, answer.problem) == ("done", "")
     assert answer.certificate_end is not None
     assert answer.writable == dict.fromkeys(topics, True)
@@ -34,7 +34,7 @@ def test_a_broker_that_works(shipped: Shipped) -> None:
 
 def test_an_access_list_that_denies(shipped: Shipped) -> None:
     mine, other = topic_of("status", "home", "watch"), topic_of("status", "home", "ring")
-    answer = probe(shipped.address("watch"), write=[other, mine])
+    answer = probe(shipped.address("watch"), write_topics=[other, mine])
     assert answer.writable == {other: False, mine: True}
 
 
@@ -43,12 +43,12 @@ def test_what_is_retained_is_heard(broker: Mosquitto) -> None:
     link.start()
     wait_until(lambda: link.publish("fugu/2/home/time", b"12", retain=True) is not None)
     topics = ["fugu/2/home/time", "fugu/2/home/health"]  # the broker may take the message after the first question
-    wait_until(lambda: probe(broker.broker, listen=topics).heard == {"fugu/2/home/time": b"12"})
+    wait_until(lambda: probe(broker.broker, read_topics=topics).heard == {"fugu/2/home/time": b"12"})
 
 
 def test_who_is_connected_with_the_account_loses_nothing_without_a_login(shipped: Shipped) -> None:
     with shipped.client("watch") as client:
-        answer = probe(shipped.address("watch"), write=["x"], log_in=False)
+        answer = probe(shipped.address("watch"), write_topics=["x"], log_in=False)
         assert (answer.reached, answer.writable) == ("done", None)
         assert answer.certificate_end is not None
         assert client.publish(topic_of("status", "home", "watch")) == 0
@@ -56,7 +56,7 @@ def test_who_is_connected_with_the_account_loses_nothing_without_a_login(shipped
 
 
 def test_a_broker_of_the_older_protocol_does_not_tell(broker: Mosquitto) -> None:
-    answer = probe(replace(broker.broker, protocol="3.1.1"), write=["fugu/2/home/watch/status"])
+    answer = probe(replace(broker.broker, protocol="3.1.1"), write_topics=["fugu/2/home/watch/status"])
     assert (answer.reached, answer.writable) == ("done", None)
 
 

@@ -83,7 +83,7 @@ def test_what_was_ended_without_a_connection_is_ended_in_the_session_that_the_br
     heard: list[str] = []
     link.on_message = lambda topic, _payload, _retained: heard.append(topic)
     link.start()
-    wait_until(lambda: link.subscribed and not link._requests.ended)
+    wait_until(lambda: link.subscribed and not link._requests.ended_topics)
     for topic in ("b", "a"):
         link.publish(topic, b"")
     wait_until(lambda: "a" in heard)
