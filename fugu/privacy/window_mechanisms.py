@@ -302,7 +302,7 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     except ChainClassError:
         tick_loss = math.inf
     # in a stream that ends, past and future leak differently
-    symmetric = request.life is None and class_of(chains).equal_leakages(request.adversary)
+    symmetric = request.life is None and class_of(chains).has_equal_leakages(request.adversary)
     bound = StretchBound(tick_loss, 1, rate, equal_leakages=symmetric, known_elsewhere=request.adversary != "ignorant")
     rows = bound.rows(period_us)
     if (length := request.length) is not None:

@@ -55,17 +55,17 @@ class ShownChains(OddsRatioChains):
         self.words += f", which show {' and '.join(stream.name for stream in chains.streams)}"
 
     def endless_loss(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """Return epsilon and bound by the device's own check: the ticks of an odds ratio count as one."""
+        """Return epsilon and the name of its bound; the ticks that an odds ratio spans count as one."""
         return super().endless_loss(rate * self._joint.steps, adversary)
 
     def tick_losses(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """Return losses (n, k, k) and bound; if odds ratios are of two steps, those of an endless stream."""
+        """Return losses (n, k, k) and the bound's name; odds ratios of two steps give those of an endless stream."""
         if self._joint.steps == 1:
             return super().tick_losses(rates, adversary)
         epsilon, bound = self.endless_loss(rates.max(axis=0), adversary)
         return np.broadcast_to(epsilon * self.secrets, rates.shape).copy(), bound
 
-    def equal_leakages(self, adversary: Adversary) -> bool:
+    def has_equal_leakages(self, adversary: Adversary) -> bool:
         """Return False: states may differ and show the same."""
         return False
 
@@ -74,11 +74,11 @@ class ShownChains(OddsRatioChains):
         return self._joint
 
     def known_chains(self, start: Start | None) -> tuple[MarkovChain, ...]:
-        """Raise a ChainClassError."""
+        """Raise a ChainClassError: no chain of the class is known."""
         raise ChainClassError("needs the chain of one stream, not of several or of a higher order")
 
     def decimate(self, stride: int) -> ChainClass:
-        """Raise a ChainClassError."""
+        """Raise a ChainClassError: the class has no chain of every `stride`-th tick."""
         raise ChainClassError("joint chains are of one period, that of all their streams")
 
 
@@ -99,7 +99,7 @@ class_of.register(JointChains, ShownChains)
 
 
 def with_start(chains: Chains, start: Start | None) -> Chains:
-    """Return a class that holds every chain of the given one with a start; `None`: the class's own start.
+    """Return a class that holds the same chains with a start; with `None` each keeps its own.
 
     Raises ChainClassError without a single stationary distribution, or without a bound for any start.
     """
@@ -172,14 +172,14 @@ class ChainAccountant:
         The stream is endless if `length` is `None`. Raises ChainClassError if a rate is negative or infinite, the
         length is below 1, or no bound exists for the class.
         """
-        matrix = self._rate_matrix(rate)
+        rate_matrix = self._rate_matrix(rate)
         if length is not None and length < 1:
             raise ChainClassError(f"a stream needs at least 1 tick, got {length}")
         if length is not None and self._class.is_followed(length):
-            return self.schedule_loss(np.broadcast_to(matrix, (length, *matrix.shape)), adversary)
-        epsilon, bound = self._class.endless_loss(matrix, adversary)
+            return self.schedule_loss(np.broadcast_to(rate_matrix, (length, *rate_matrix.shape)), adversary)
+        epsilon, bound = self._class.endless_loss(rate_matrix, adversary)
         if length is not None:
-            full_loss = length * float(matrix.max())
+            full_loss = length * float(rate_matrix.max())
             if not epsilon <= full_loss:
                 epsilon, bound = full_loss * (1.0 + OUTWARD), "every tick in full"
             elif bound == "exact":
@@ -187,33 +187,33 @@ class ChainAccountant:
         return ChainLoss(epsilon, adversary, bound, self._class.words, length)
 
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
-        """Return the loss of a stream that ends, tick by tick, with per-tick losses (n,) or (n, k, k).
+        """Return the loss of a stream that ends, from the rates (n,) or (n, k, k) of its ticks.
 
         The loss to an informed adversary is the smaller of two: with any side information, and of an endless stream
         with the largest rates. Raises ChainClassError if a rate is negative, or the computation takes too long.
         """
-        schedule = np.asarray(rates, dtype=np.float64)
-        is_valid = np.all((schedule >= 0.0) & (schedule < np.inf))  # False for NaN
-        if schedule.ndim not in (1, 3) or not len(schedule) or not is_valid:
+        tick_rates = np.asarray(rates, dtype=np.float64)
+        is_valid = np.all((tick_rates >= 0.0) & (tick_rates < np.inf))  # False for NaN
+        if tick_rates.ndim not in (1, 3) or not len(tick_rates) or not is_valid:
             raise ChainClassError("rates must be finite and non-negative, of shape (n,) or (n, k, k)")
-        if self._class.work(len(schedule), adversary) > MOST_WORK:
+        if self._class.work(len(tick_rates), adversary) > MOST_WORK:
             raise ChainClassError(
-                f"{len(schedule)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
-                "adversary. Use fewer states, or a stationary start and the bound of an endless stream"
+                f"{len(tick_rates)} ticks are too many to follow one by one for {self.states} states and the "
+                f"{adversary} adversary. Use fewer states, or a stationary start and the bound of an endless stream"
             )
-        is_scalar = schedule.ndim == 1  # the same for all secrets
-        tick_matrices = schedule[:, None, None] * self._class.secrets if is_scalar else close_bounds(schedule)
+        is_scalar = tick_rates.ndim == 1  # the same for all secrets
+        rate_matrices = tick_rates[:, None, None] * self._class.secrets if is_scalar else close_bounds(tick_rates)
         # All ticks together cannot lose more than the sum of their rates, which also replaces a bound beyond floats.
-        full_loss = float(tick_matrices.max(axis=(1, 2)).sum()) * (1.0 + OUTWARD)
+        full_loss = float(rate_matrices.max(axis=(1, 2)).sum()) * (1.0 + OUTWARD)
         is_informed = adversary == "informed"  # there is no recursion over ticks for known true states
-        losses, bound = self._class.tick_losses(tick_matrices, "universal" if is_informed else adversary)
+        losses, bound = self._class.tick_losses(rate_matrices, "universal" if is_informed else adversary)
         if is_informed and not self._class.changes:
             with suppress(ChainClassError):
-                endless_loss, name = self._class.endless_loss(tick_matrices.max(axis=0), adversary)
+                endless_loss, name = self._class.endless_loss(rate_matrices.max(axis=0), adversary)
                 if endless_loss < float(losses.max()):
                     losses, bound = np.minimum(losses, endless_loss), "endless bound" if name == "exact" else name
         by_tick = np.asarray(np.fmin(losses.max(axis=(1, 2)), full_loss))
-        return ChainLoss(float(by_tick.max()), adversary, bound, self._class.words, len(tick_matrices), by_tick)
+        return ChainLoss(float(by_tick.max()), adversary, bound, self._class.words, len(rate_matrices), by_tick)
 
     def allowance(self, epsilon: float, adversary: Adversary = "ignorant", length: int | None = None) -> float:
         """Return the largest rate, the same at every tick, with a loss of at most epsilon nats; rounded down.
@@ -226,16 +226,16 @@ class ChainAccountant:
         def excess(rate: float) -> float:
             return min(self.loss(rate, adversary, length).epsilon, _NO_BOUND) - epsilon
 
-        tolerance, guess = OUTWARD, (0.0, 1.0)
+        tolerance, first_guess = OUTWARD, (0.0, 1.0)
         if self.states > EXACT_STATES:
-            tolerance, guess = _ROUGH, self._estimate_rate(epsilon, adversary)
+            tolerance, first_guess = _ROUGH, self._estimate_rate(epsilon, adversary)
         max_rate, min_rate = min(epsilon, _FAR_RATIO), _LEAST_SHARE * epsilon
-        if not (rate := largest_rate(excess, epsilon, max_rate, min_rate, tolerance, *guess)):
+        if not (rate := largest_rate(excess, epsilon, max_rate, min_rate, tolerance, *first_guess)):
             raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
         return rate
 
     def _estimate_rate(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:
-        """Return a rate near the allowance, and the power of rates that losses grow like; 0 and 1 if unknown."""
+        """Return a rate near the allowance, and the power of the rate that the loss grows with; 0 and 1 if unknown."""
         if adversary != "ignorant":
             return 0.0, 1.0
 
@@ -248,8 +248,8 @@ class ChainAccountant:
             return 0.0, 1.0
         if not rate:
             return 0.0, 1.0
-        growth = math.log1p(excess(rate * _QUICK) / epsilon) - math.log1p(excess(rate) / epsilon)
-        return rate * _QUICK, min(max(growth / math.log(_QUICK), 0.5), 2.0)
+        log_growth = math.log1p(excess(rate * _QUICK) / epsilon) - math.log1p(excess(rate) / epsilon)
+        return rate * _QUICK, min(max(log_growth / math.log(_QUICK), 0.5), 2.0)
 
     def _rate_matrix(self, rate: ArrayLike) -> Floats:
         rates = np.asarray(rate, dtype=np.float64)
@@ -265,15 +265,15 @@ def largest_rate(
     max_rate: float,
     min_rate: float,
     tolerance: float,
-    guess: float = 0.0,
-    power: float = 1.0,
+    rate_guess: float = 0.0,
+    exponent: float = 1.0,
 ) -> float:
     """Find the largest rate from `min_rate` to `max_rate` with a loss of at most epsilon; 0 if there is none.
 
     `excess` returns a rate's loss less epsilon. Losses grow nearly like a power of the rate. The loss at the result is
     within twice the relative tolerance of epsilon, or the rate within once.
     """
-    low_rate, high_rate, rate = 0.0, math.inf, min(guess, max_rate) or max_rate
+    low_rate, high_rate, rate = 0.0, math.inf, min(rate_guess, max_rate) or max_rate
     previous_point: tuple[float, float] | None = None
     steps = 0
     while True:
@@ -291,9 +291,9 @@ def largest_rate(
         # The sum aims at the middle of the tolerance. A loss of 0 has no logarithm: it counts as the least above it.
         log_excess = math.log1p(max(rate_excess / epsilon, UNIT - 1.0)) + tolerance
         if previous_point is not None and rate != previous_point[0]:
-            power = max(0.5, (log_excess - previous_point[1]) / math.log(rate / previous_point[0]))
+            exponent = max(0.5, (log_excess - previous_point[1]) / math.log(rate / previous_point[0]))
         previous_point = rate, log_excess
-        rate = min(max(rate * math.exp(max(-log_excess / power, -_FAR)), min_rate), max_rate)
+        rate = min(max(rate * math.exp(max(-log_excess / exponent, -_FAR)), min_rate), max_rate)
         steps += 1
         if not low_rate < rate < high_rate or steps % _HALVE_EVERY == 0:
             middle_rate = math.sqrt(low_rate) * math.sqrt(high_rate) if low_rate > 0.0 else high_rate / 2.0
@@ -312,8 +312,8 @@ def chain_loss(chain: MarkovChain, rate: Floats, adversary: Adversary, length: i
     if chain.states > EXACT_STATES and chain.is_stationary and adversary != "universal":
         bound = endless_bound(chain, rate, adversary)
         if bound is not None and (length is None or bound <= length * float(rate.max())):
-            name = "quilts" if adversary == "informed" else "local linear programmes"
-            return ChainLoss(bound, adversary, name, class_of((chain,)).words, length)
+            bound_name = "quilts" if adversary == "informed" else "local linear programmes"
+            return ChainLoss(bound, adversary, bound_name, class_of((chain,)).words, length)
     if length is None and chain.states > 2 and not chain.is_stationary and adversary != "universal":
         return _any_start_loss(chain, rate, adversary)
     loss = ChainAccountant((chain,)).loss(rate, adversary, length)

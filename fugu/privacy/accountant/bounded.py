@@ -44,7 +44,7 @@ _LARGEST = 1.0 - UNIT
 
 
 def decimated_transition(transition: NDArray[np.float64], stride: int) -> NDArray[np.float64]:
-    """Return P^D of a row-stochastic P (k, k), D >= 1."""
+    """Return the transition matrix (k, k) of every `stride`-th tick, P^D."""
     power = np.linalg.matrix_power(transition, stride)
     return np.asarray(power / power.sum(axis=1, keepdims=True))
 
@@ -89,7 +89,7 @@ def decimated_interval(chains: BinaryChains, stride: int) -> BinaryChains:
         r = (r0 / (r0 + q1) * low_factor, r1 / (r1 + q0) * high_factor)
     if min(*q, *r) <= 0.0:
         raise ChainClassError(f"at every {stride}th tick, a transition probability of the class rounds to 0")
-    return BinaryChains(q=_outward(q), r=_outward(r))
+    return BinaryChains(q=_widen_interval(q), r=_widen_interval(r))
 
 
 def decimated_bounded(chains: BoundedChains, stride: int) -> BoundedChains:
@@ -101,20 +101,21 @@ def decimated_bounded(chains: BoundedChains, stride: int) -> BoundedChains:
     return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
 
 
-def _step_probability(leave: float, enter: float, stride: int) -> float:
-    """Return leave/(leave+enter) (1 - (1-leave-enter)^D) for leave + enter <= 1, without cancellation."""
-    rate_sum = leave + enter
-    return leave / rate_sum if rate_sum >= 1.0 else leave / rate_sum * -math.expm1(stride * math.log1p(-rate_sum))
+def _step_probability(leave_rate: float, enter_rate: float, stride: int) -> float:
+    """Return q/(q+r) (1 - (1-q-r)^D) without cancellation, q to leave and r to enter a state, q + r <= 1."""
+    rate_sum = leave_rate + enter_rate
+    has_left = 1.0 if rate_sum >= 1.0 else -math.expm1(stride * math.log1p(-rate_sum))
+    return leave_rate / rate_sum * has_left
 
 
 def _power_range(low_base: Fraction, high_base: Fraction, stride: int) -> tuple[Fraction, Fraction]:
-    """Return the range of l^D for l in [low, high]."""
-    ends = (low_base**stride, high_base**stride)
-    return (Fraction(0), max(ends)) if stride % 2 == 0 and low_base < 0 < high_base else (min(ends), max(ends))
+    """Return the least and the largest l^D for l from `low_base` to `high_base`, where D = `stride`."""
+    powers = (low_base**stride, high_base**stride)
+    return (Fraction(0), max(powers)) if stride % 2 == 0 and low_base < 0 < high_base else (min(powers), max(powers))
 
 
-def _outward(interval: tuple[float, float]) -> tuple[float, float]:
-    """Widen an interval by more than the rounding errors, but stay inside (0, 1)."""
+def _widen_interval(interval: tuple[float, float]) -> tuple[float, float]:
+    """Widen an interval by more than its rounding errors, but stay inside (0, 1)."""
     return interval[0] * (1.0 - WIDE), min(interval[1] * (1.0 + WIDE), _LARGEST)
 
 
@@ -150,7 +151,7 @@ class OddsRatioChains:
         return loss.epsilon, loss.bound
 
     def tick_losses(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """Return losses (n, k, k) of every tick and the bound's name, the same for all adversaries."""
+        """Return losses (n, k, k) of every tick and the bound's name; the adversary does not matter."""
         return odds_ratio_losses(self._odds_ratio, rates), ODDS_RATIO_BOUND
 
     def is_followed(self, length: int) -> bool:
@@ -162,13 +163,13 @@ class OddsRatioChains:
         return 0
 
     def quick_bound(self, rate: Floats) -> float:
-        """Return the bound itself, which is quick."""
+        """Return epsilon of an endless stream, which is quick to compute here."""
         return self.endless_loss(rate, "ignorant")[0]
 
     covered_start: Covered = "any"
     changes = True
 
-    def equal_leakages(self, adversary: Adversary) -> bool:
+    def has_equal_leakages(self, adversary: Adversary) -> bool:
         """Return True: odds ratios bound past and future alike, and a stationary two-state chain is reversible."""
         return True
 
@@ -177,11 +178,11 @@ class OddsRatioChains:
         return self._chains
 
     def known_chains(self, start: Start | None) -> tuple[MarkovChain, ...] | BinaryChains:
-        """Raise a ChainClassError."""
+        """Raise a ChainClassError: no chain of the class is known."""
         raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
 
     def decimate(self, stride: int) -> ChainClass:
-        """Return the class of every product of steps."""
+        """Return the class of the chains at every `stride`-th tick."""
         return decimated_bounded(self._declared, stride)
 
 
@@ -193,7 +194,7 @@ class IntervalChains(OddsRatioChains):
         self.states, self.secrets = chains.states, 1.0 - np.eye(2)
         self.words = f"all stationary two-state chains with q in {list(chains.q)} and r in {list(chains.r)}"
         self._low_sum, self._high_sum = (Fraction(q) + Fraction(r) for q, r in zip(chains.q, chains.r, strict=True))
-        self._is_point = chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]
+        self._is_single = chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]
         self.sticky = self._high_sum < 1
         log_odds = [abs(math.log((1 - q) / q) + math.log((1 - r) / r)) for q in chains.q for r in chains.r]
         self._odds_ratio = odds_ratio_above(max(log_odds))
@@ -201,12 +202,12 @@ class IntervalChains(OddsRatioChains):
     def endless_loss(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """Return epsilon and the name of its bound by the device's own check, which is exact for the worst corner."""
         epsilon, bound = super().endless_loss(rate, adversary)
-        if bound == "BDP theorem 1" or (self._is_point and bound == "bridge recursion"):
+        if bound == "BDP theorem 1" or (self._is_single and bound == "bridge recursion"):
             return epsilon, self._bound_name
         return epsilon, bound
 
     def tick_losses(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """Return losses and bound; for the ignorant adversary those of the worst corners."""
+        """Return losses (n, 2, 2) and the bound's name; for the ignorant adversary those of the worst corners."""
         if adversary == "ignorant":
             return _losses(self._intervals, rates), self._bound_name
         return super().tick_losses(rates, adversary)
@@ -215,10 +216,10 @@ class IntervalChains(OddsRatioChains):
     changes = False
 
     def with_start(self, start: Start | None) -> Chains:
-        """Return the class, or for any start one of bounded odds ratios: corners are the worst for stationary ones."""
+        """Return the class, or one that also holds its chains with any start: the corners alone would not do."""
         if start != "any":
             return self._chains
-        if self._is_point:
+        if self._is_single:
             return tuple(chain.any_start for chain in corner_chains(self._intervals))
         return BoundedChains(states=2, odds_ratio=self._intervals.odds_bound)
 
@@ -236,7 +237,7 @@ class IntervalChains(OddsRatioChains):
         return tuple(chain.any_start for chain in corner_chains(self._intervals)) if start == "any" else self._intervals
 
     def decimate(self, stride: int) -> ChainClass:
-        """Return intervals that hold every power of a chain."""
+        """Return intervals that hold q and r of every chain at every `stride`-th tick."""
         return decimated_interval(self._intervals, stride)
 
     @property
@@ -310,9 +311,9 @@ def _leakages(chains: BinaryChains, rates: Floats) -> Floats:
     (q0, q1), (r0, r1) = chains.q, chains.r
     leakages = np.zeros_like(rates)
     for tick in range(len(rates) - 2, -1, -1):
-        largest, smallest = (rates[tick + 1] + leakages[tick + 1])[[0, 1], [1, 0]]
-        margin = 64.0 * UNIT * (1.0 + max(largest, smallest))
-        directions = ((largest, smallest, q0, r0, q1, r1), (smallest, largest, r0, q0, r1, q1))
+        loss_01, loss_10 = (rates[tick + 1] + leakages[tick + 1])[[0, 1], [1, 0]]
+        margin = 64.0 * UNIT * (1.0 + max(loss_01, loss_10))
+        directions = ((loss_01, loss_10, q0, r0, q1, r1), (loss_10, loss_01, r0, q0, r1, q1))
         for direction, (log_up, log_down, low_q, low_r, high_q, high_r) in enumerate(directions):
             upper_image = _image(log_up, low_q, low_r)
             lower_image = _image(-log_down, high_q, high_r)

@@ -55,18 +55,18 @@ class KnownChains:
 
     @property
     def words(self) -> str:
-        """The class in words."""
-        chains, starts = len(self._members), {_start_words(member.chain) for member in self._members}
-        return f"{chains} chain{'s' * (chains > 1)} of {self.states} states, started {' or '.join(sorted(starts))}"
+        """Words for the number of chains and their starts."""
+        count, starts = len(self._members), sorted({_start_words(member.chain) for member in self._members})
+        return f"{count} chain{'s' * (count > 1)} of {self.states} states, started {' or '.join(starts)}"
 
     @property
     def sticky(self) -> bool:
         """True if all members have two states, a stationary start, and q + r < 1."""
         rates = [member.rates for member in self._members]
-        return all(qr is not None and Fraction(qr[0]) + Fraction(qr[1]) < 1 for qr in rates)
+        return all(pair is not None and Fraction(pair[0]) + Fraction(pair[1]) < 1 for pair in rates)
 
     def endless_loss(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """Return the least epsilon of all bounds and its name, with the same rates (k, k) at every tick.
+        """Return the least epsilon of all bounds and its bound's name, with the same rates (k, k) at every tick.
 
         Raises ChainClassError if odds ratios have no bound, and a start is neither stationary nor forgotten in time.
         """
@@ -82,40 +82,43 @@ class KnownChains:
 
     changes = False
 
-    def equal_leakages(self, adversary: Adversary) -> bool:
-        """Return True if past and future have equal bounds: only those by odds ratios are."""
+    def has_equal_leakages(self, adversary: Adversary) -> bool:
+        """Return True if past and future have equal bounds: only bounds by odds ratios are equal."""
         return adversary == "universal"
 
     @property
     def covered_start(self) -> Covered:
-        """The starts that all members cover."""
+        """The starts that every chain of the class covers."""
         chains = [member.chain for member in self._members]
         if all(chain.initial is None for chain in chains):
             return "any"
         return "stationary" if all(chain.is_stationary for chain in chains) else "as given"
 
     def known_chains(self, start: Start | None) -> tuple[MarkovChain, ...]:
-        """Return the members with a start, `None` for their own."""
+        """Return the chains with a start; with `None` each keeps its own."""
         chains = tuple(member.chain for member in self._members)
         if start is None:
             return chains
-        return tuple(c.any_start if start == "any" else MarkovChain.stationary(c.transition) for c in chains)
+        if start == "any":
+            return tuple(chain.any_start for chain in chains)
+        return tuple(MarkovChain.stationary(chain.transition) for chain in chains)
 
     with_start = known_chains
 
     def decimate(self, stride: int) -> ChainClass:
-        """Raise a ChainClassError."""
+        """Raise a ChainClassError: the class has no chain of every `stride`-th tick."""
         raise ChainClassError("known chains are of one period")
 
     def tick_losses(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """Return losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""
-        bounds = odds_ratio_losses(self._odds_ratio, rates)
+        odds_bounds = odds_ratio_losses(self._odds_ratio, rates)
         if adversary == "universal":
-            return bounds, ODDS_RATIO_BOUND
+            return odds_bounds, ODDS_RATIO_BOUND
         member_losses = [(losses(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
         worst_member = max(member_losses, key=lambda member_loss: float(member_loss[0].max()))
         class_loss = np.max([np.where(self.secrets > 0.0, table, 0.0) for table, _ in member_losses], axis=0)
-        return np.minimum(class_loss, bounds), worst_member[1] if class_loss.max() <= bounds.max() else ODDS_RATIO_BOUND
+        is_member_bound = class_loss.max() <= odds_bounds.max()
+        return np.minimum(class_loss, odds_bounds), worst_member[1] if is_member_bound else ODDS_RATIO_BOUND
 
     def is_followed(self, length: int) -> bool:
         """Return True if a stream of this length is to be computed tick by tick."""
@@ -192,13 +195,13 @@ class _Member:
         return float((rate + future + past)[self._secrets[np.ix_(self._support, self._support)] > 0.0].max(initial=0.0))
 
     def _endless_from_start(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """Bound a stream with another start: follow the past's leakage until the start is forgotten."""
+        """Bound a stream that does not start stationary: follow the past's leakage until the start is forgotten."""
         stationary = reversed_stationary(self.chain)
         if stationary is None:
             raise ChainClassError("an endless stream with this start needs a chain that visits all its states for ever")
         distribution, kernel, order = stationary
         future = self._future.ignorant(rate)
-        limit = self._past.ignorant(rate)
+        past_limit = self._past.ignorant(rate)
         off_diagonal = 1.0 - np.eye(len(distribution))
         ticks = 64
         error = reversal_error(len(distribution))
@@ -217,31 +220,32 @@ class _Member:
         start_term = 2.0 * distance_to_stationary * off_diagonal
         reversal_term = step(kernel, order, start_term).T + error * off_diagonal
         tail_leakage = self._past.certify(
-            np.maximum(leakages[-1], limit),
+            np.maximum(leakages[-1], past_limit),
             lambda bound: step(kernel, order, rate + bound + start_term) + reversal_term,
         )
         loss_over_start = float((rate + future + leakages.max(axis=0)).max())
         past = np.maximum(leakages.max(axis=0), tail_leakage)
         if adversary == "informed":
-            past = np.maximum(past, self._past.informed(rate, limit))
+            past = np.maximum(past, self._past.informed(rate, past_limit))
             future = self._future.informed(rate, future)
-        epsilon, name = float((rate + future + past).max()), _recursion_name(self.chain)
+        epsilon, bound_name = float((rate + future + past).max()), _recursion_name(self.chain)
         # The tail bounds all later ticks at once, and no tick need reach it.
-        return _round_up(epsilon), name if loss_over_start >= epsilon * (1.0 - _TIGHT) else "forgotten-start bound"
+        is_tight = loss_over_start >= epsilon * (1.0 - _TIGHT)
+        return _round_up(epsilon), bound_name if is_tight else "forgotten-start bound"
 
-    def _distance(self, ticks: int, distribution: Floats) -> float:
+    def _distance(self, ticks: int, stationary: Floats) -> float:
         """Return the largest |log| of the distribution at tick `ticks` over the stationary one."""
         power = np.linalg.matrix_power(self.chain.transition, ticks - 1)
         distributions = power if self.chain.initial is None else self.chain.initial @ power
         with np.errstate(divide="ignore"):
-            return float(np.abs(np.log(distributions / distribution)).max())
+            return float(np.abs(np.log(distributions / stationary)).max())
 
     def _bound_name(self, rate: Floats, leakage: Floats, adversary: Adversary) -> str:
         if self.chain.states <= EXACT_STATES:
             return _recursion_name(self.chain)
         if adversary == "informed" or leakage.max() >= self._future.quilt_bound(rate).max():
             return "quilts"
-        hockey_bound = self._future.hockey_stick(float(rate.max()))
+        hockey_bound = self._future.hockey_stick_bound(float(rate.max()))
         return "hockey-stick" if leakage.max() >= hockey_bound else "transport"
 
 

@@ -53,7 +53,7 @@ _BEYOND = 1e-7  # part of a Newton step to go beyond, so that the next ratio has
 
 
 def no_moves(row_count: int, column_count: int) -> Moves:
-    """Return an empty store of moves for kernels (rows, columns)."""
+    """Return an empty list of moves for each pair of a kernel's rows."""
     return np.zeros((row_count, row_count, column_count + 1), dtype=np.int32)
 
 
@@ -82,12 +82,12 @@ def _transport(
         Whether there is a proof; the amount that can still be taken, or, negative, is left to give; and the change of
         this amount with the ratio.
     """
-    surplus, drift, price, givers, neighbour_rank = work_rows
+    surplus, slopes, prices, givers, neighbour_rank = work_rows
     state_count = p_row.size
     giver_count = taker_count = 0
     for y in range(state_count):
         surplus[y] = p_row[y] - ratio * q_row[y]
-        drift[y] = -q_row[y]
+        slopes[y] = -q_row[y]
         giver_count += surplus[y] > 0.0
         taker_count += surplus[y] < 0.0
     tried_moves, count_moved, stored_moves, active_givers = 0, 0, moves[0], -1
@@ -105,48 +105,48 @@ def _transport(
                         givers[active_givers], neighbour_rank[y] = y, 0
                         while surplus[nearest[y, neighbour_rank[y]]] >= 0.0:
                             neighbour_rank[y] += 1
-                        price[active_givers] = high[y, nearest[y, neighbour_rank[y]]]
+                        prices[active_givers] = high[y, nearest[y, neighbour_rank[y]]]
                         active_givers += 1
             least_price, cheapest_giver = np.inf, 0
             for index in range(active_givers):
-                if price[index] < least_price:
-                    least_price, cheapest_giver = price[index], index
+                if prices[index] < least_price:
+                    least_price, cheapest_giver = prices[index], index
             y = givers[cheapest_giver]
             if surplus[y] <= 0.0:
                 active_givers -= 1
-                givers[cheapest_giver], price[cheapest_giver] = givers[active_givers], price[active_givers]
+                givers[cheapest_giver], prices[cheapest_giver] = givers[active_givers], prices[active_givers]
                 continue
             z = nearest[y, neighbour_rank[y]]
             if surplus[z] >= 0.0:
                 while surplus[nearest[y, neighbour_rank[y]]] >= 0.0:
                     neighbour_rank[y] += 1
-                price[cheapest_giver] = high[y, nearest[y, neighbour_rank[y]]]
+                prices[cheapest_giver] = high[y, nearest[y, neighbour_rank[y]]]
                 continue
         count_moved += 1
         moves[count_moved] = (y << 16) | z
         if surplus[y] * high[y, z] <= -surplus[z]:
             surplus[z] = min(0.0, surplus[z] + surplus[y] * high[y, z])
-            drift[z] += drift[y] * high[y, z]
-            surplus[y] = drift[y] = 0.0
+            slopes[z] += slopes[y] * high[y, z]
+            surplus[y] = slopes[y] = 0.0
             giver_count -= 1
             taker_count -= surplus[z] == 0.0
         else:
             surplus[y] = max(0.0, surplus[y] + surplus[z] * low[y, z])
-            drift[y] += drift[z] * low[y, z]
-            surplus[z] = drift[z] = 0.0
+            slopes[y] += slopes[z] * low[y, z]
+            surplus[z] = slopes[z] = 0.0
             taker_count -= 1
             giver_count -= surplus[y] == 0.0
     moves[0] = count_moved
-    remaining = change = 0.0
+    remaining = slope = 0.0
     for y in range(state_count):  # what remains has one sign
         remaining -= surplus[y]
-        change -= drift[y]
-    return giver_count == 0, remaining, change
+        slope -= slopes[y]
+    return giver_count == 0, remaining, slope
 
 
 @part
 def _exponentials(bounds: Floats, high: Floats, low: Floats) -> None:
-    """Fill (b, b) exp(M) and exp(-M); an array that is computed whole takes numba seconds more to compile."""
+    """Fill (b, b) exp(M) and exp(-M), entry by entry: numba compiles a product of arrays for seconds."""
     for y in range(bounds.shape[0]):
         for z in range(bounds.shape[0]):
             high[y, z] = np.exp(bounds[y, z])
@@ -155,7 +155,7 @@ def _exponentials(bounds: Floats, high: Floats, low: Floats) -> None:
 
 @part
 def _largest(table: Floats) -> float:
-    """The largest entry of a table, NaN if one is NaN; numba's own `max` takes a second to compile."""
+    """Return the largest entry of a table, NaN if one is NaN; numba's own `max` takes a second to compile."""
     largest = -np.inf
     for y in range(table.shape[0]):
         for z in range(table.shape[1]):
@@ -179,14 +179,14 @@ def _sort(keys: Floats, row: int, order: Ints) -> None:
 
 
 @kernel
-def transport_step(kernel_matrix: Floats, bounds: Floats, valid_bounds: Floats, lower: Floats, moves: Moves) -> Floats:
+def transport_step(kernel_matrix: Floats, bounds: Floats, valid_bounds: Floats, caps: Floats, moves: Moves) -> Floats:
     """Return bounds (a, a) by transport, or `valid_bounds` where these are better.
 
     Args:
         kernel_matrix: (a, b) distributions over next states, b < 2^15.
         bounds: (b, b) closed bounds M.
         valid_bounds: (a, a) returned where no better bound is found.
-        lower: (a, a) only bounds below these are of use; they need not be valid.
+        caps: (a, a) only bounds below these are of use; they need not be valid.
         moves: moves of a similar earlier step, with which proofs begin, and which are replaced; or (0, 0, any) to begin
             each proof with the cheapest.
     """
@@ -206,30 +206,31 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, valid_bounds: Floats, 
     step_bounds = valid_bounds.copy()
     for x in range(row_count):
         for other_row in range(row_count):
-            log_bound = min(valid_bounds[x, other_row], lower[x, other_row])
+            log_bound = min(valid_bounds[x, other_row], caps[x, other_row])
             if x == other_row or not 0.0 < log_bound < np.inf:
                 continue
             p_row, q_row = kernel_matrix[x], kernel_matrix[other_row]
             pair_moves = moves[x, other_row] if len(moves) else pair_buffer
-            first_ratio = ratio = upper = np.exp(log_bound)
-            floor, is_proven = 1.0, False
+            first_ratio = ratio = high_ratio = np.exp(log_bound)
+            low_ratio, is_proven = 1.0, False
             for trial in range(_MOST_RATIOS):
                 pair_buffer[0] = 0
-                is_proof, remaining, change = _transport(p_row, q_row, ratio, high, low, nearest, pair_moves, buffers)
+                is_proof, remaining, slope = _transport(p_row, q_row, ratio, high, low, nearest, pair_moves, buffers)
                 if is_proof:
-                    upper, is_proven = ratio, True
+                    high_ratio, is_proven = ratio, True
                 elif trial == 0:
                     break
                 else:
-                    floor = ratio
-                newton_step = remaining / change
+                    low_ratio = ratio
+                newton_step = remaining / slope
                 ratio = ratio - newton_step + _BEYOND * abs(newton_step)
-                if upper - floor < _FINE * upper or (is_proof and floor < ratio and upper - ratio < _FINE * upper):
+                fine = _FINE * high_ratio
+                if high_ratio - low_ratio < fine or (is_proof and low_ratio < ratio and high_ratio - ratio < fine):
                     break
-                if not floor < ratio < upper:
-                    ratio = (floor + upper) / 2.0
+                if not low_ratio < ratio < high_ratio:
+                    ratio = (low_ratio + high_ratio) / 2.0
             if is_proven:
-                proven_bound = log_bound if upper == first_ratio else np.log(upper)
+                proven_bound = log_bound if high_ratio == first_ratio else np.log(high_ratio)
                 step_bounds[x, other_row] = min(valid_bounds[x, other_row], proven_bound + margin)
     return step_bounds
 
@@ -246,15 +247,15 @@ widening_kernel = part(widening)
 
 
 def step(
-    kernel_matrix: Floats, order: Order, bounds: Floats, lower: Floats | None = None, moves: Moves | None = None
+    kernel_matrix: Floats, order: Order, bounds: Floats, caps: Floats | None = None, moves: Moves | None = None
 ) -> Floats:
-    """Return the best known bound for all pairs of rows.
+    """Return the least bound of one step that any method finds, for all pairs of rows.
 
     Args:
         kernel_matrix: (a, b) distributions over next states.
         order: `ratio_order(kernel_matrix)`.
         bounds: (b, b) bounds M >= 0 on log h_y / h_y', 0 on the diagonal.
-        lower: (a, a) bounds that the caller has: for many states only lower bounds are sought.
+        caps: (a, a) bounds that the caller has: for many states only lower bounds are sought.
         moves: moves of a similar step, for many states; replaced by those of this step.
 
     Returns:
@@ -263,8 +264,8 @@ def step(
     bounds = close_bounds(bounds)
     peak = float(bounds.max())
     bound = uniform_bounds(len(kernel_matrix), peak)
-    rarest = float(kernel_matrix[kernel_matrix > 0.0].min())
-    if peak > _LARGEST or np.log(rarest) - peak < -_LARGEST_LOG:  # the products of the kernels would not fit a float
+    least_probability = float(kernel_matrix[kernel_matrix > 0.0].min())
+    if peak > _LARGEST or np.log(least_probability) - peak < -_LARGEST_LOG:  # products would not fit a float
         return bound
     if moves is None or not moves.any():  # boxes are no better than earlier proofs by transport
         bound = np.minimum(bound, box_step(kernel_matrix, order, bounds))
@@ -272,7 +273,7 @@ def step(
         bound = exact_step(kernel_matrix, bounds, bound)
     elif kernel_matrix.shape[1] > 2:
         pair_moves = no_moves(0, kernel_matrix.shape[1]) if moves is None else moves
-        bound = transport_step(kernel_matrix, bounds, bound, bound if lower is None else lower, pair_moves)
+        bound = transport_step(kernel_matrix, bounds, bound, bound if caps is None else caps, pair_moves)
     return np.asarray(bound)
 
 
@@ -333,7 +334,7 @@ def ratio_order(kernel_matrix: Floats) -> Order:
 
 @kernel
 def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
-    """Bound by boxes: h_r = 1 and h_y in [exp(-M[r,y]), exp(M[y,r])], for the best reference r of each pair.
+    """Bound each pair over boxes h_r = 1, h_y in [exp(-M[r,y]), exp(M[y,r])], for its best reference r.
 
     The maximum gives the upper end to the columns with the largest K[x,y] / K[x',y], and the lower end to the others. A
     column raises the ratio exactly if its own is above.
@@ -341,23 +342,26 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
     row_count, column_count = kernel_matrix.shape
     margin = (4.0 * column_count + 4.0 * _largest(bounds) + 32.0) * UNIT
     step_bounds = np.zeros((row_count, row_count))
-    low, gaps = np.empty((column_count, column_count)), np.empty((column_count, column_count))
-    _exponentials(bounds, gaps, low)
+    low_ends, gaps = np.empty((column_count, column_count)), np.empty((column_count, column_count))
+    _exponentials(bounds, gaps, low_ends)
     for y in range(column_count):
         for reference in range(column_count):  # between the ends of h_y
-            gaps[y, reference] -= low[reference, y]
-    lowest = np.zeros((row_count, column_count))
+            gaps[y, reference] -= low_ends[reference, y]
+    low_means = np.zeros((row_count, column_count))
     for x in range(row_count):
         for reference in range(column_count):
             for y in range(column_count):
-                lowest[x, reference] += kernel_matrix[x, y] * low[reference, y]
+                low_means[x, reference] += kernel_matrix[x, y] * low_ends[reference, y]
     numerators, denominators = np.empty(column_count), np.empty(column_count)
     for x in range(row_count):
         for other_row in range(row_count):
             if x == other_row:
                 continue
             for reference in range(column_count):
-                numerators[reference], denominators[reference] = lowest[x, reference], lowest[other_row, reference]
+                numerators[reference], denominators[reference] = (
+                    low_means[x, reference],
+                    low_means[other_row, reference],
+                )
             for index in range(column_count):
                 y = order[x, other_row, index]
                 p, q = kernel_matrix[x, y], kernel_matrix[other_row, y]

@@ -52,7 +52,7 @@ def reversed_kernel(
 
 
 def reversed_stationary(chain: MarkovChain) -> tuple[Floats, Floats, Order] | None:
-    """Return stationary distribution (k,), reversed kernel (k, k) and its order; `None` if a state is transient."""
+    """Return the stationary distribution (k,), the reversed kernel (k, k) and its order; `None` if a state dies out."""
     try:
         distribution = chain.stationary_distribution
     except ChainClassError:
@@ -65,14 +65,14 @@ def reversed_stationary(chain: MarkovChain) -> tuple[Floats, Floats, Order] | No
 
 
 def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
-    """Return the leakage of the past, (n, k, k), for every distribution of the first tick.
+    """Return the leakage of the past, (n, k, k), to every tick, whatever the distribution of the first.
 
     Two states: the distribution of a tick is in an interval that every tick makes narrower, and the maximum has a
     closed form. More states: the reversed kernels of all distributions have the odds ratios of the transition matrix.
     Distributions within a factor e^d of the stationary one change a step by at most d on either bound.
     """
     leakages = np.zeros_like(rates)
-    apart = 1.0 - np.eye(chain.states)
+    off_diagonal = 1.0 - np.eye(chain.states)
     power = np.eye(chain.states)
     pair_odds = _pair_odds(chain.transition)
     stationary = None if chain.states == 2 else reversed_stationary(chain)
@@ -82,15 +82,13 @@ def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
             leakages[tick] = _two_state_interval(chain.transition, power, bounds)
         else:
             largest_bound = float(bounds.max())
-            leakage = np.vectorize(odds_ratio_step)(pair_odds, largest_bound) * apart
+            leakage = np.vectorize(odds_ratio_step)(pair_odds, largest_bound) * off_diagonal
             if stationary is not None and np.all(power >= TINY):
                 distribution, kernel, order = stationary
                 drift = float(np.abs(np.log(power / distribution)).max()) + 8.0 * tick * chain.states * UNIT
                 drift += reversal_error(chain.states)
-                leakage = np.minimum(
-                    leakage,
-                    step(kernel, order, bounds + 2.0 * drift * apart) + step(kernel, order, 2.0 * drift * apart).T,
-                )
+                drifts = 2.0 * drift * off_diagonal
+                leakage = np.minimum(leakage, step(kernel, order, bounds + drifts) + step(kernel, order, drifts).T)
             leakages[tick] = leakage
         power = power @ chain.transition
     return leakages
@@ -154,7 +152,7 @@ _EXACT = 18.0  # rounding counts e^bound times in the exact step, so that it is 
 
 @kernel
 def local_step(transition: Floats, bounds: Floats) -> Floats:
-    """Take one step of the recursion, each pair of rows on the columns that either can reach.
+    """Bound one step for each pair of rows, over the columns that either can reach.
 
     Returns bounds (k, k), 0 on the diagonal, never above the best relaxation, from closed bounds of at most 500.
     """
@@ -255,7 +253,7 @@ def _leakage(transition: Floats, rate: Floats, adversary: Adversary) -> Floats |
 
 
 def _descend_locally(leakage: EndlessLeakage, rate: Floats) -> Floats | None:
-    """Take steps down from a bound, each of which is a bound, until one gains little; `None` without a bound."""
+    """Lower a bound by steps until one gains little; `None` without a bound."""
     bound, off_diagonal = leakage.descend(rate, leakage.quick_bound(rate)), 1.0 - np.eye(leakage.states)
     for _ in range(_MOST_STEPS):
         bounds = close_bounds(rate + bound)
@@ -293,7 +291,7 @@ def past_leakages(chain: MarkovChain, rates: Floats) -> Floats:
 
 
 def _supports(chain: MarkovChain, ticks: int) -> list[Bools]:
-    """Return for each tick which states (k,) are possible, by reachability and not by floats."""
+    """Return which states (k,) are possible at each tick, by reachability and not by floats."""
     supports = [np.ones(chain.states, dtype=np.bool_) if chain.initial is None else chain.initial > 0.0]
     for _ in range(ticks - 1):
         supports.append(reachable(supports[-1], chain.transition))
@@ -327,7 +325,7 @@ def _cost_sums(rates: Floats) -> tuple[Floats, float]:
 
 
 def _past_from_start(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
-    """Return the leakage of the past, (n, k, k), for a given initial distribution."""
+    """Return the leakage of the past, (n, k, k), to every tick, from the chain's initial distribution."""
     assert chain.initial is not None
     leakages = np.zeros_like(rates)
     distributions = [chain.initial]
@@ -368,5 +366,5 @@ def _past_from_start(chain: MarkovChain, rates: Floats, supports: list[Bools]) -
     return leakages
 
 
-def _equal(pair: Sequence[Floats] | Floats) -> bool:
-    return bool(np.array_equal(pair[0], pair[1]))
+def _equal(arrays: Sequence[Floats] | Floats) -> bool:
+    return bool(np.array_equal(arrays[0], arrays[1]))
