@@ -7,6 +7,7 @@ question contains a reading; an option may.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +31,13 @@ _LATEST = 4_102_444_800.0
 """The year 2100."""
 _LARGE = ("microseconds", "nanoseconds")
 _MOST_SHOWN, _MOST_CODES, _MOST_NAMES = 12, 8, 32
+_DATE_DIGITS = re.compile(
+    r"(\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])|([0-2]\d|3[01])(0[1-9]|1[0-2])\d\d)([01]\d|2[0-3])([0-5]\d){1,2}"
+    r"|20\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])([01]\d|2[0-3])"
+)
+"""Dates in digits alone, with a year of two digits, or with hours alone."""
+_MOST_ALIKE, _LOOKED_AT = 60, 1000
+"""Of more different numbers in a row, some end in 60 to 99, or in 24 to 99."""
 
 
 class Evidence(NamedTuple):
@@ -97,10 +105,17 @@ def _dates_question(evidence: Evidence) -> _Question | None:
 
 
 def _step_question(evidence: Evidence) -> _Question | None:
-    """Ask if rows are less than a millisecond or more than a day apart, or times are of no plausible year or unit."""
+    """Ask if rows are less than a millisecond or more than a day apart, or times are of no plausible year or unit.
+
+    Also ask if all numbers are dates in digits as well.
+    """
     time, clock, times, steps = evidence.time, evidence.clock, evidence.times, evidence.steps
     if time is None or clock is None or times is None or steps is None or time.unit is not None:
         return None
+    as_it_is = Option(("--as-it-is", "step"), f"they are {clock.unit}")
+    cells = {cell.strip() for cell in time.cells[:_LOOKED_AT]}
+    if len(cells) > _MOST_ALIKE and all(map(_DATE_DIGITS.fullmatch, cells)):
+        return f"numbers in column {time.name} are also dates in digits: if they are dates, write ISO 8601", [as_it_is]
     are_days = clock.unit == "seconds" and times.min() > 20_000.0 and times.max() < 80_000.0 and steps.median <= 1.0
     is_far_off = np.median(times) > _LATEST or (clock.unit in _LARGE and not clock.dated)
     if not are_days and not is_far_off and 1e-3 <= steps.median <= _DAY:
@@ -113,7 +128,7 @@ def _step_question(evidence: Evidence) -> _Question | None:
         for unit, unit_words in units.items()
         if unit_words != clock.unit and (is_far_off or (unit == "days") == (steps.median <= 1.0))
     ]
-    options.append(Option(("--as-it-is", "step"), f"they are {clock.unit}"))
+    options.append(as_it_is)
     if is_far_off:
         return f"times in column {time.name} are in no years of ours, if they are {clock.unit}", options
     return f"by column {time.name} rows are {steps.median:.3g} s apart", options

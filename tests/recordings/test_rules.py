@@ -269,6 +269,22 @@ def test_a_year_of_two_digits_in_front_is_a_question(tmp_path: Path, form: str) 
     assert moments.tolist() == [time.timestamp() for time in times]
 
 
+@pytest.mark.parametrize("form", ["%y%m%d%H%M", "%d%m%y%H%M%S", "%Y%m%d%H"])
+def test_dates_in_digits_that_are_numbers_of_seconds_too_are_a_question(tmp_path: Path, form: str) -> None:
+    """They were seconds or milliseconds: readings of a minute, or of an hour, became ones of a second or less."""
+    step = 3600 if form.endswith("H") else MINUTE
+    times = [datetime.fromtimestamp(START + 15 * DAY + step * k, UTC) for k in range(300)]
+    file = write(tmp_path / "d.csv", "time,value", (f"{t:{form}},{k % 9}.5" for k, t in enumerate(times)))
+    question = asked(file)
+    assert (question.rule, question.options[0].words) == ("step", ("--as-it-is", "step"))
+    assert answered(file, question).period_seconds in (1.0, pytest.approx(0.1, rel=1e-6))
+
+
+def test_seconds_within_a_minute_are_no_dates(tmp_path: Path) -> None:
+    rows = [f"{1_703_031_200 + k},{k % 9}.5" for k in range(60)]
+    assert read_readings(write(tmp_path / "s.csv", "time,value", rows), read_options()).period_seconds == 1.0
+
+
 def test_dates_that_may_be_either_are_a_question(tmp_path: Path) -> None:
     file = write(tmp_path / "d.csv", "when,use", (f"01/03/2026 {k // 60:02d}:{k % 60:02d},{k % 9}" for k in range(300)))
     question = asked(file)
