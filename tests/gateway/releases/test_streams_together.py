@@ -7,7 +7,7 @@ import pytest
 from fugu.contract.chains import BinaryChains, ChainClass, JointChains, JointStream
 from fugu.contract.dating import with_slack
 from fugu.contract.discretisers import Thresholds
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
@@ -65,6 +65,15 @@ def catalogue(*policies: Policy) -> Catalogue:
 def granted(catalogue: Catalogue) -> Allowance:
     (allowance,), _ = allowances(CONFIG, jobs(CONFIG, catalogue), catalogue)
     return allowance
+
+
+def test_a_stream_is_held_to_its_own_rate_after_another_with_the_same_claim() -> None:
+    """A claim is verified once: that of the first stream was taken for that of the second, which may tell less."""
+    chains = joint("hr", "steps")
+    streams = chains.streams[0], JointStream(name="steps", states=2, rate=0.05)
+    louder = stream_policy("steps", chains.model_copy(update={"streams": streams}))
+    with pytest.raises(GuaranteeError, match="allows stream steps"):
+        catalogue(stream_policy("hr", louder.chains), louder)
 
 
 def test_streams_of_a_device_and_of_a_room() -> None:
