@@ -276,30 +276,30 @@ def option_group(group: type[_Group]) -> type[_Group]:
 def _with_options(function: Callable[..., object]) -> Callable[..., object]:
     """Return a command's function with one keyword for each of its options."""
     signature = inspect.signature(function, eval_str=True)
-    groups: dict[str, type[Any]] = {}
+    group_types: dict[str, type[Any]] = {}
     parameters: list[Parameter] = []
     for parameter in signature.parameters.values():
         group = parameter.annotation
         if is_dataclass(group):
             assert isinstance(group, type)
-            groups[parameter.name] = group
+            group_types[parameter.name] = group
             parameters += inspect.signature(group, eval_str=True).parameters.values()
         else:
             parameters.append(parameter)
-    shows = signature.return_annotation is Result
-    if shows:
+    shows_result = signature.return_annotation is Result
+    if shows_result:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption))
     for parameter in parameters:
         _check_parameter(parameter, function.__name__)
 
     def run(**option_values: Any) -> object:
-        as_json = shows and option_values.pop("as_json")
+        as_json = shows_result and option_values.pop("as_json")
         option_groups = {
             name: group(**{field.name: option_values.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
+            for name, group in group_types.items()
         }
         outcome: Any = function(**option_groups, **option_values)
-        if not shows:
+        if not shows_result:
             return outcome
         from fugu_cli.view.terminal import show
 
@@ -317,10 +317,10 @@ def _check_parameter(parameter: Parameter, command: str) -> None:
     """Raise a TypeError for a parameter without help, or with bounds that are reversed or that its type cannot have."""
     if parameter.annotation is typer.Context:
         return
-    kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)
-    (info,) = [note for note in notes if isinstance(note, ParameterInfo)] or (None,)
-    if info is None or not info.help:
+    value_type, *metadata = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)
+    (declaration,) = [note for note in metadata if isinstance(note, ParameterInfo)] or (None,)
+    if declaration is None or not declaration.help:
         raise TypeError(f"{command}: parameter {parameter.name} has no help")
-    bounds = [bound for bound in (info.min, info.max) if bound is not None]
-    if bounds and (not {int, float} & {kind, *get_args(kind)} or bounds != sorted(bounds)):
+    bounds = [bound for bound in (declaration.min, declaration.max) if bound is not None]
+    if bounds and (not {int, float} & {value_type, *get_args(value_type)} or bounds != sorted(bounds)):
         raise TypeError(f"{command}: {parameter.name} cannot have the bounds {bounds}")

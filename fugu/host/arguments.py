@@ -26,6 +26,7 @@ __all__ = [
     "positive",
     "protected",
     "span",
+    "split_words",
     "states",
     "stream_units",
 ]
@@ -121,9 +122,14 @@ def one_of(text: str, name: str, choices: tuple[_Choice, ...]) -> _Choice:
     raise UsageError(f"{name} must be one of {', '.join(choices)}, got {_shortened(text)}")
 
 
+def split_words(text: str) -> list[str]:
+    """Split words at commas, and strip the spaces around them."""
+    return [word.strip() for word in text.split(",")]
+
+
 def states(text: str) -> tuple[int, ...]:
     """Read the numbers of states, with commas between them. `UsageError` if one is no number of at most 4 digits."""
-    words = [word.strip() for word in text.split(",")]
+    words = split_words(text)
     if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
         raise UsageError(f"states are numbers from 0 on, with commas between them, got {text!r}")
     return tuple(map(int, words))

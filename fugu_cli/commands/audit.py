@@ -88,11 +88,11 @@ def policy(
     """
     if (sign is None) != (output is None):
         raise UsageError("--sign and --output belong together")
-    owner: Enrolment | None = next(iter(enrolments_in([enrolment] if enrolment else None)), None)
+    device_enrolment: Enrolment | None = next(iter(enrolments_in([enrolment] if enrolment else None)), None)
     try:
         with working("computing every epsilon again"):
-            catalogue = None if store is None else Place.of(store).store
-            statement = policy_statement(file.read_bytes(), owner, broker, catalogue)
+            store_place = None if store is None else Place.of(store).store
+            statement = policy_statement(file.read_bytes(), device_enrolment, broker, store_place)
     except PolicyError as error:
         raise PolicyError(f"{file}: {error}") from None
     if sign is not None and output is not None:
@@ -218,9 +218,13 @@ def stream(
     if truth is not None and recording is None and live is None:
         raise UsageError("what was read is of use beside --recording or --live")
     policies = [load_policy(path) for path in (file, *(related_policies or ()))]
-    config = ReleaseConfig.load(releases) if releases is not None else None
+    release_config = ReleaseConfig.load(releases) if releases is not None else None
     access_list = AccessList.of(access) if access is not None else None
-    audiences = planned_audiences(policies, config) if access_list is None else access_list.audiences(policies, config)
+    audiences = (
+        planned_audiences(policies, release_config)
+        if access_list is None
+        else access_list.audiences(policies, release_config)
+    )
     address = broker_of(broker)
     with working("listening and attacking"):
         messages = None
@@ -234,15 +238,15 @@ def stream(
             if not isinstance(policies[0], Policy):
                 raise UsageError("what was read is held against symbols and windows, not against points")
             recorded_truth = true_states(policies[0], truth, read_options(**reading.texts()))
-        audit = audit_stream(
-            policies, audiences, config,
+        stream_audit = audit_stream(
+            policies, audiences, release_config,
             messages=messages, truth=recorded_truth, loop=loop, known_one_in=known, trials=trials,
         )  # fmt: skip
     if access_list is not None and live is not None:
-        audit = audit._replace(
-            findings=(*_unlisted_findings(access_list, address.username or "", messages or ()), *audit.findings)
+        stream_audit = stream_audit._replace(
+            findings=(*_unlisted_findings(access_list, address.username or "", messages or ()), *stream_audit.findings)
         )
-    return attacked_stream(audit)
+    return attacked_stream(stream_audit)
 
 
 def _unlisted_findings(access_list: AccessList, account: str, messages: Iterable[Message]) -> list[Finding]:
@@ -304,21 +308,23 @@ def ledger(
         )
         if policies and not any(isinstance(document, Policy) for document in documents):
             raise UsageError("--policies has no policy of symbols or windows: nothing would be held against them")
-        config = None if releases is None else ReleaseConfig.load(releases)
+        release_config = None if releases is None else ReleaseConfig.load(releases)
         promises = None
-        if config is not None:
-            promises = {name: audience.promise for name, audience in config.audiences.items()}
+        if release_config is not None:
+            promises = {name: audience.promise for name, audience in release_config.audiences.items()}
         with ExitStack() as stack:
-            history = None if store is None else stack.enter_context(histories_in(Place.of(store).store, ""))
-            audit = audit_ledger(ledger_db, broker, documents, promises, history)
-    return audited_ledger(audit._replace(problems=((problem,) if problem else ()) + audit.problems), location.name)
+            histories = None if store is None else stack.enter_context(histories_in(Place.of(store).store, ""))
+            ledger_audit = audit_ledger(ledger_db, broker, documents, promises, histories)
+    return audited_ledger(
+        ledger_audit._replace(problems=((problem,) if problem else ()) + ledger_audit.problems), location.name
+    )
 
 
 def _policy_files(paths: list[Path] | None) -> list[Path]:
     """Return the named files, and the policies in the named folders."""
-    groups = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths or ()]
+    file_lists = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths or ()]
     return [
-        file for files in groups for file in files if file.suffix in (".json", ".envelope") or file in (paths or ())
+        file for files in file_lists for file in files if file.suffix in (".json", ".envelope") or file in (paths or ())
     ]
 
 

@@ -79,7 +79,7 @@ def plan_recordings(
         refuse_overwriting(output)
     question = question_asked(options)
     reading = reading_options(options, question)
-    identity = target_of(options.fleet, options.device, options.stream, options.epoch)
+    target = target_of(options.fleet, options.device, options.stream, options.epoch)
     broker = None if options.broker is None else broker_of(options.broker)
     for name in changed_options(options, _NAMED if output is None else ()):
         warn(f"--{name} is for {'agent.toml' if name == 'broker' else 'policy.json'}, which is not written without -o")
@@ -87,13 +87,13 @@ def plan_recordings(
     command = ["fugu", "plan", "auto", recording_words]
     with working("planning", measured=True) as progress:
         progress("reading", 0.0)
-        solve = planner(files, question, identity, reading)
+        make_plan = planner(files, question, target, reading)
         try:
-            plan = solve(question, progress=progress)
+            plan = make_plan(question, progress=progress)
         except TooShortError as error:
-            offers = offers_of(solve, _shorter_baseline(error.baseline_ticks, _cap_epsilon(options)), progress)
+            offers = offers_of(make_plan, _shorter_baseline(error.baseline_ticks, _cap_epsilon(options)), progress)
             return _too_short_result(error, [offer_line(offer, command) for offer in offers])
-        offers = [] if is_answer(plan) else offers_of(solve, other_options(plan.details, options), progress)
+        offers = [] if is_answer(plan) else offers_of(make_plan, other_options(plan.details, options), progress)
     lines = [offer_line(offer, command) for offer in offers]
     offer_fields = {"offers": [*lines]}
     if not is_answer(plan) and not lines:
@@ -125,37 +125,39 @@ def is_answer(plan: Plan | Street) -> bool:
     return plan.useful and plan.privacy != "none"
 
 
-def offers_of(solve: Planner, choices: Iterable[AutoOptions], progress: Callable[[str, float], None]) -> list[Offer]:
-    """Plan with each of some settings; return an offer for each useful one, with its error on held-back rows.
+def offers_of(
+    make_plan: Planner, option_choices: Iterable[AutoOptions], progress: Callable[[str, float], None]
+) -> list[Offer]:
+    """Plan with each choice of options; return an offer for each useful plan, with its error on held-back rows.
 
-    No held-back row had a part in the choice of settings: a baseline is chosen by no reading, an epsilon by all others.
+    No held-back row had a part in the choice of options: a baseline is chosen by no reading, an epsilon by all others.
     """
     offers = []
-    for choice_number, settings in enumerate(choices, 1):
+    for choice_number, options in enumerate(option_choices, 1):
 
         def report(part: str, share: float, choice_number: int = choice_number) -> None:
             progress(f"what else may be useful, {choice_number}: {part}", share)
 
         try:
-            plan = solve(question_asked(settings), progress=report)
+            plan = make_plan(question_asked(options), progress=report)
         except FuguError:
             continue
         best_row = next((row for row in plan.errors if row.recommended), None)
         if best_row is not None and best_row.held_back is not None:
-            error, guess = error_texts(plan.recommended.unit, best_row.held_back, best_row.guessing)
-            offer_words = f"{best_row.answer}, off by {error} on held-back rows; guessing is off by {guess}"
-            offers.append((f"Try instead: {offer_words}", settings))
+            error_text, guess_text = error_texts(plan.recommended.unit, best_row.held_back, best_row.guessing)
+            offer_words = f"{best_row.answer}, off by {error_text} on held-back rows; guessing is off by {guess_text}"
+            offers.append((f"Try instead: {offer_words}", options))
     return offers
 
 
 def offer_line(offer: Offer, command: Sequence[str], command_options: type[TrialOptions] = AutoOptions) -> str:
-    """Return an offer in words, with the command that makes its plan; `command_options` are all that it has."""
-    offer_words, settings = offer
-    return f"{offer_words}: {shlex.join([*command, *option_words(settings, command_options)])}"
+    """Return an offer in words, with a command that makes its plan and has only `command_options`."""
+    offer_words, options = offer
+    return f"{offer_words}: {shlex.join([*command, *option_words(options, command_options)])}"
 
 
 def option_words(options: AutoOptions, command_options: type[TrialOptions] = AutoOptions) -> list[str]:
-    """Return the options of a command that differ from their defaults, as words of the command."""
+    """Return the options that differ from their defaults, as words of a command that has `command_options`."""
     arguments: list[str] = []
     for option in fields(command_options):
         option_value, name = getattr(options, option.name), f"--{option.name.replace('_', '-')}"
@@ -168,7 +170,7 @@ def option_words(options: AutoOptions, command_options: type[TrialOptions] = Aut
 
 
 def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:
-    """Return up to seven settings to try after a plan that is no answer, all with a private epsilon."""
+    """Yield up to seven choices of options to try after a plan that is no answer, all with a private epsilon."""
     options = _cap_epsilon(options)
     if options.epsilon < plan.question.epsilon:
         yield options
@@ -197,7 +199,7 @@ def _cap_epsilon(options: AutoOptions) -> AutoOptions:
 
 
 def _shorter_baseline(baseline_ticks: int, options: AutoOptions) -> Iterator[AutoOptions]:
-    """Return settings with a baseline of 50 ticks, if that is shorter."""
+    """Yield options with a baseline of 50 ticks, if that is shorter than the baseline of a plan."""
     if baseline_ticks > _BASELINE:
         yield replace(options, baseline=str(_BASELINE))
 
@@ -209,8 +211,10 @@ def reading_options(options: RecordingOptions, question: Question) -> ReadOption
 
 def question_asked(options: AutoOptions) -> Question:
     """Return the question that options ask; FuguError if an option cannot be parsed."""
-    texts = {option.name: getattr(options, option.name) for option in fields(options) if option.name not in _READ_BY}
-    return question_of(texts.pop("want"), **texts)
+    option_values = {
+        option.name: getattr(options, option.name) for option in fields(options) if option.name not in _READ_BY
+    }
+    return question_of(option_values.pop("want"), **option_values)
 
 
 _NEXT = (

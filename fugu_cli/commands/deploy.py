@@ -82,7 +82,7 @@ def _add_client(folder: Path, broker_dir: BrokerFolder, account: Account, *, ren
 
 
 def _show_certificate_ends(files: list[Path]) -> None:
-    """Print when certificates end."""
+    """Print on which day each certificate ends."""
     for file in files:
         try:
             end_time = datetime.fromtimestamp(certificate_end(file)[1], UTC)
@@ -93,7 +93,7 @@ def _show_certificate_ends(files: list[Path]) -> None:
 
 
 def _report_folder(folder: Path, broker: BrokerFolder, label: str, install_path: str | None) -> None:
-    """Print what was written, when certificates end, and how the broker learns of the account."""
+    """Print that a folder was written, when its certificates end, and when the broker knows the account."""
     print(f"{folder}: {label}" + ("" if install_path is None else f"; install it as {install_path}"))
     _show_certificate_ends([*folder.glob("*client.pem"), broker.path / "server.pem"])
     print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")
@@ -149,7 +149,7 @@ def subscriber(
         account, bounds = broker_dir.new_reader(
             name,
             audiences,
-            *_promises(releases, policies),
+            *_both_paths(releases, policies),
             limit=None if epsilon is None else arguments.ceiling_of(epsilon, "epsilon"),
             adversary=None if adversary is None else arguments.adversary(adversary),
         )
@@ -174,7 +174,7 @@ def join(
       fugu deploy join news --broker broker --audience press --releases releases.toml --policies policies
     """
     with working("adding up what it may be told"):
-        account, bounds = BrokerFolder.open(broker).join(name, audience, *_promises(releases, policies))
+        account, bounds = BrokerFolder.open(broker).join(name, audience, *_both_paths(releases, policies))
     _show_bounds(account, bounds)
 
 
@@ -221,8 +221,8 @@ def retire(
         print(f"{reader.name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
 
 
-def _promises(releases: Path | None, policies: Path | None) -> tuple[Path, Path]:
-    """Return both paths; UsageError unless both are given."""
+def _both_paths(releases: Path | None, policies: Path | None) -> tuple[Path, Path]:
+    """Return the paths of releases and of policies; UsageError unless both are given."""
     if releases is None or policies is None:
         raise UsageError("what an account may be told is computed from --releases FILE and --policies DIR")
     return releases, policies
@@ -232,8 +232,8 @@ def _show_bounds(account: Account, bounds: list[Bound]) -> None:
     """Print what an account may be told of each stream."""
     for bound in bounds:
         charge_words = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
-        stretch = f"about any {account.seconds} seconds" if account.seconds else "about a single tick"
-        bound_words = f"{stretch}, by {', '.join(account.all_audiences)} together"
+        stretch_words = f"about any {account.seconds} seconds" if account.seconds else "about a single tick"
+        bound_words = f"{stretch_words}, by {', '.join(account.all_audiences)} together"
         print(f"{account.name}: {bound.device}/{bound.stream}: {charge_words} {bound_words}")
 
 
@@ -344,19 +344,19 @@ def device(
     """
     broker_dir = BrokerFolder.open(broker)
     check_name(name, "device")
-    options = folders.DeviceOptions(
+    device_options = folders.DeviceOptions(
         policies=folders.read_policies(policy or [], broker_dir.settings.fleet, name),
         ceiling=arguments.ceiling_of(ceiling),
         measurement_ceiling=None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "ceiling"),
         sensor=sensor,
         in_place=in_place,
     )
-    folders.check_ceilings(options.policies, options.ceiling, options.measurement_ceiling)
+    folders.check_ceilings(device_options.policies, device_options.ceiling, device_options.measurement_ceiling)
     check_sensor(sensor)
     new_folder(out)
-    streams = _stream_names(options.policies.values(), stream)
+    streams = _stream_names(device_options.policies.values(), stream)
     credentials = _add_account(broker_dir, Account(name=name, role="device", streams=streams))
-    folders.write_device(out, broker_dir, credentials, options)
+    folders.write_device(out, broker_dir, credentials, device_options)
     _report_folder(out, broker_dir, "a device", None if in_place else AGENT.config)
     if sensor == "stdin" and not in_place:
         warn(NO_STDIN)
@@ -415,15 +415,16 @@ def gateway(
       fugu deploy gateway gateway --broker broker --shards 4
     """
     broker_dir = BrokerFolder.open(broker)
-    roles: dict[str, Role] = {name: "gateway"}
-    roles |= {f"{name}-{index}": "shard" for index in range(shards if shards > 1 else 0)}
-    roles |= {f"{name}-rollout": "operator"} if rollout else {}
-    for account, role in roles.items():
-        broker_dir.check_free(account, role, renew=renew)
+    role_by_name: dict[str, Role] = {name: "gateway"}
+    role_by_name |= {f"{name}-{index}": "shard" for index in range(shards if shards > 1 else 0)}
+    role_by_name |= {f"{name}-rollout": "operator"} if rollout else {}
+    for account_name, role in role_by_name.items():
+        broker_dir.check_free(account_name, role, renew=renew)
     new_folder(out)
-    accounts = [_add_account(broker_dir, Account(name=name, role=role), renew=renew) for name, role in roles.items()]
-    credentials, sender = accounts.pop(0), accounts.pop() if rollout else None
-    folders.write_gateway(out, broker_dir, credentials, sender, accounts, in_place=in_place)
+    accounts = [Account(name=account_name, role=role) for account_name, role in role_by_name.items()]
+    credentials, *shard_credentials = [_add_account(broker_dir, account, renew=renew) for account in accounts]
+    rollout_credentials = shard_credentials.pop() if rollout else None
+    folders.write_gateway(out, broker_dir, credentials, rollout_credentials, shard_credentials, in_place=in_place)
     _report_folder(out, broker_dir, "the gateway", None if in_place else GATEWAY.config)
     if rollout and not synchronised():
         print(

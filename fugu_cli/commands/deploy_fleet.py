@@ -127,7 +127,7 @@ def fleet(
         closing(Registry(registry, fleet=root.document.fleet)) as registry_db,
         registry_db.transaction(),
     ):
-        issued = []
+        issued_accounts = []
         for device in fleet_devices:
             try:
                 account = Account(name=device.name, role="device", streams=tuple(device.sensors))
@@ -140,18 +140,20 @@ def fleet(
                     ceiling=device.ceiling,
                     measurement_ceiling=device.measurement_ceiling,
                 )
-                options = folders.EnrolledOptions(
+                device_options = folders.EnrolledOptions(
                     partial(enter_device, registry_db, enrolment), device.sensors, in_place
                 )
                 folder = new_folder(out / device.name)
-                folders.write_device(folder, broker_dir, credentials, options)
+                folders.write_device(folder, broker_dir, credentials, device_options)
                 load(folder / "agent.toml")
-                issued.append((account, credentials))
+                issued_accounts.append((account, credentials))
             except FuguError as error:
                 raise type(error)(f"{devices}: line {device.line}: {error}; nothing was written") from None
         if gateway is not None and gateway_passphrase_file is not None:
-            issued += _write_gateway(gateway, broker_dir, keys, registry, gateway_passphrase_file, in_place=in_place)
-        broker_dir.admit(issued)
+            issued_accounts += _write_gateway(
+                gateway, broker_dir, keys, registry, gateway_passphrase_file, in_place=in_place
+            )
+        broker_dir.admit(issued_accounts)
     say(
         f"{out}: {len(fleet_devices)} devices of fleet {root.document.fleet}; "
         "each folder goes onto its device, from hand to hand"
@@ -173,7 +175,7 @@ _GATEWAY: dict[str, Role] = {"gateway": "gateway", "gateway-rollout": "operator"
 def _write_gateway(
     folder: Path, broker: BrokerFolder, key_folder: Path, registry: Path, passphrase_file: Path, *, in_place: bool
 ) -> list[tuple[Account, Credentials]]:
-    """Write the gateway's folder, with copies of the fleet's root and of its key; return its accounts."""
+    """Write the gateway's folder, with the fleet's root and the gateway's key; return the gateway's accounts."""
     passphrase = read_passphrase(passphrase_file)
     gateway_keys = [key_file for key_file in key_files([key_folder]) if key_file.role == "gateway"]
     if len(gateway_keys) != 1:
@@ -182,32 +184,34 @@ def _write_gateway(
     decrypt_key(key_bytes, passphrase, gateway_keys[0].path)
     registry_path = os.path.relpath(registry, folder) if in_place else f"{GATEWAY.state}/{registry.name}"
     signed_files = folders.SignedFiles(registry_path, sorted(key_folder.glob("root-*.envelope")), key_bytes, passphrase)
-    issued = [
+    issued_accounts = [
         (Account(name=name, role=role), broker.issue(name, datetime.now(UTC), ca_key=ca_key()))
         for name, role in _GATEWAY.items()
     ]
-    (_, credentials), (_, rollout) = issued
-    folders.write_gateway(folder, broker, credentials, rollout, [], in_place=in_place, signed=signed_files)
-    return issued
+    (_, credentials), (_, rollout_credentials) = issued_accounts
+    folders.write_gateway(folder, broker, credentials, rollout_credentials, [], in_place=in_place, signed=signed_files)
+    return issued_accounts
 
 
 def _read_devices(file: Path, broker: BrokerFolder) -> list[_Device]:
-    """Read and check all rows. FuguError names a wrong line, and its notes name the other wrong lines."""
+    """Read and check a list of devices. FuguError names a wrong line, and its notes name the other wrong lines."""
     csv_reader = csv.DictReader(read_text(file, "the list of devices").removeprefix("\ufeff").splitlines(), strict=True)
     fleet_devices: dict[str, _Device] = {}
     problems = []
-    templates = cache(lambda name: read_templates([file.parent / name], broker.settings.fleet))
+    templates_of = cache(lambda name: read_templates([file.parent / name], broker.settings.fleet))
     try:
         columns = csv_reader.fieldnames or ()
-        if missing := [name for name in _COLUMNS if name not in columns]:
-            raise FuguError(f"{file}: line 1: the column {missing[0]} is missing; it needs {', '.join(_COLUMNS)}")
+        if missing_columns := [name for name in _COLUMNS if name not in columns]:
+            raise FuguError(
+                f"{file}: line 1: the column {missing_columns[0]} is missing; it needs {', '.join(_COLUMNS)}"
+            )
         if unknown_columns := [name for name in columns if name not in (*_COLUMNS, *_OPTIONAL)]:
             raise FuguError(f"{file}: line 1: unknown column {unknown_columns[0][:40]!r}")
-        if repeated := [name for index, name in enumerate(columns) if name in columns[:index]]:
-            raise FuguError(f"{file}: line 1: the column {repeated[0]} comes twice")
+        if repeated_columns := [name for index, name in enumerate(columns) if name in columns[:index]]:
+            raise FuguError(f"{file}: line 1: the column {repeated_columns[0]} comes twice")
         for row in csv_reader:
             try:
-                _enter_row(fleet_devices, row, csv_reader.line_num, broker, templates)
+                _enter_row(fleet_devices, row, csv_reader.line_num, broker, templates_of)
             except FuguError as error:
                 problems.append(f"{file}: line {csv_reader.line_num}: {error}")
     except csv.Error as error:
@@ -227,9 +231,9 @@ def _enter_row(
     row: Mapping[str | None, str | None],
     line: int,
     broker: BrokerFolder,
-    templates: Callable[[str], tuple[AnyPolicy, ...]],
+    templates_of: Callable[[str], tuple[AnyPolicy, ...]],
 ) -> None:
-    """Check a row, and add its stream to its device; FuguError if the row is wrong."""
+    """Check a row of the list, and add its stream to its device; FuguError if the row is wrong."""
     if None in row or None in row.values():
         raise FuguError("it has another number of cells than the first line")
     cells = {str(name): (cell or "").strip() for name, cell in row.items()}
@@ -242,16 +246,16 @@ def _enter_row(
     for group in device.groups:
         check_name(group, "group")
     check_sensor(cells["sensor"])
-    policies = {policy.stream: policy for policy in templates(cells["policy"])}
-    files = dict.fromkeys([cells["policy"]], next(iter(policies.values())))  # a file holds one policy
-    folders.check_ceilings(files, device.ceiling, device.measurement_ceiling)
-    same_device = fleet_devices.get(name)
-    if same_device is None:
+    policies = {policy.stream: policy for policy in templates_of(cells["policy"])}
+    policy_by_file = dict.fromkeys([cells["policy"]], next(iter(policies.values())))  # a file holds one policy
+    folders.check_ceilings(policy_by_file, device.ceiling, device.measurement_ceiling)
+    earlier_device = fleet_devices.get(name)
+    if earlier_device is None:
         broker.check_free(name, "device", renew=False)
-    elif same_device.limits() != device.limits():
-        raise FuguError(f"device {name} has other ceilings or groups on line {same_device.line}")
-    elif streams_twice := same_device.policies.keys() & policies.keys():
-        raise FuguError(f"device {name} has two policies for stream {min(streams_twice)}")
+    elif earlier_device.limits() != device.limits():
+        raise FuguError(f"device {name} has other ceilings or groups on line {earlier_device.line}")
+    elif repeated_streams := earlier_device.policies.keys() & policies.keys():
+        raise FuguError(f"device {name} has two policies for stream {min(repeated_streams)}")
     listed_device = fleet_devices.setdefault(name, device)
     listed_device.policies |= policies
     listed_device.sensors |= dict.fromkeys(policies, cells["sensor"])

@@ -70,7 +70,7 @@ def _configs(file: Path) -> list[Path]:
 
 
 def _findings(config: Path, *, elsewhere: bool = False) -> list[Finding]:
-    """Examine an installation. If a device will run `elsewhere`, examine only its files and accounts."""
+    """Examine an installation; of a device that will run `elsewhere` only its files and accounts."""
     if is_gateway_file(config):
         from gateway.deployment.doctor import examine, read_installation
 
@@ -85,7 +85,7 @@ def _examine_several(configs: dict[str, Path]) -> Result:
     # Processes, since `examine` forks, which threads cannot; and the pool reports a process that dies.
     with ProcessPoolExecutor(min(len(configs), _AT_ONCE), get_context("fork")) as pool:
         try:
-            findings = dict(zip(configs, pool.map(_in_child, configs.values()), strict=True))
+            findings = dict(zip(configs, pool.map(_findings_by_child, configs.values()), strict=True))
         except BrokenProcessPool:
             raise FuguError("a process that looked at a folder has died: try again, or look at one folder") from None
     failures = [name for name, folder_findings in findings.items() if failed(folder_findings)]
@@ -100,7 +100,7 @@ def _examine_several(configs: dict[str, Path]) -> Result:
     return Result(document, report, 1 if failures else 0)
 
 
-def _in_child(config: Path) -> list[Finding]:
+def _findings_by_child(config: Path) -> list[Finding]:
     """Examine an installation in a process of its own; an error becomes a finding."""
     try:
         return _findings(config, elsewhere=True)

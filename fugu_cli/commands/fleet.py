@@ -20,7 +20,7 @@ from fugu.host.files import is_held, write_secret
 from fugu.library.report import Line, Result, Table
 from fugu_cli.app import CeilingOption, PointCeilingOption, command_group, output_option
 from fugu_cli.commands import fleet_keys, fleet_rollout
-from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, by_operator, dry_run_of, enrolments_in
+from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, actor_and_time, dry_run_of, enrolments_in
 from fugu_cli.view import fleet as view
 from fugu_cli.view.fleet import read_document
 from fugu_cli.view.terminal import say, warn
@@ -144,7 +144,7 @@ def new_enrolment(
 def enter_device(registry: Registry, enrolment: Enrolment, output: Path) -> None:
     """Enter a device into a registry, and write its enrolment with the key from the registry."""
     with registry.transaction():
-        device_key = registry.enrol(enrolment.device, enrolment.groups, **by_operator())
+        device_key = registry.enrol(enrolment.device, enrolment.groups, **actor_and_time())
         write_secret(output, _enrolment_text(enrolment.model_copy(update={"key": device_key.hex()})))
 
 
@@ -164,7 +164,7 @@ def remove(
       fugu fleet remove watch --registry home-fleet.db
     """
     with closing(Registry(registry)) as registry_db:
-        registry_db.remove(device, **by_operator())
+        registry_db.remove(device, **actor_and_time())
     print(f"{device} is no device of fleet {registry_db.fleet} any more")
 
 
@@ -188,14 +188,16 @@ def groups(
         if device is not None:
             with registry_db.transaction():
                 groups_before = registry_db.device(device).groups
-                if missing := set(removed_groups or ()) - groups_before:
-                    raise FuguError(f"device {device} is not in group {' or '.join(sorted(missing))}")
+                if missing_groups := set(removed_groups or ()) - groups_before:
+                    raise FuguError(f"device {device} is not in group {' or '.join(sorted(missing_groups))}")
                 groups_after = (groups_before - set(removed_groups or ())) | set(add or ())
-                registry_db.set_groups(device, groups_after, **by_operator())
-        members = {name: [device.name for device in registry_db.devices(name)] for name in registry_db.groups()}
-    group_rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
+                registry_db.set_groups(device, groups_after, **actor_and_time())
+        devices_by_group = {
+            name: [device.name for device in registry_db.devices(name)] for name in registry_db.groups()
+        }
+    group_rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in devices_by_group.items()]
     warnings = [f"{device} takes documents for a group only if its own enrolment names the group"] if add else ()
-    return Result(members, [Table("Groups", ("group", "devices", ""), group_rows)], warnings=warnings)
+    return Result(devices_by_group, [Table("Groups", ("group", "devices", ""), group_rows)], warnings=warnings)
 
 
 def push(
@@ -220,19 +222,19 @@ def push(
     with closing(Registry(registry)) as registry_db:
         if dry_run:
             check_new(registry_db, signed_document)
-            changes = dry_run_of(registry_db, signed_document.document, [Root.read(root)])
+            dry_run_result = dry_run_of(registry_db, signed_document.document, [Root.read(root)])
             try:
                 refuse_other_ticks(registry_db, signed_document.document)
             except FuguError as error:
-                return replace(changes, error=error)
-            return changes
+                return replace(dry_run_result, error=error)
+            return dry_run_result
         refuse_other_ticks(registry_db, signed_document.document)
         with registry_db.transaction():
             devices = [device.name for device in addressed_devices(registry_db, signed_document.document.to)]
-            record = enter_document(registry_db, signed_document, **by_operator())
+            document_record = enter_document(registry_db, signed_document, **actor_and_time())
             view.warn_of_rollouts(registry_db, devices)
-            registry_db.desire(devices, record.version, **by_operator())
-    version, restores = record.version, record.restores
+            registry_db.desire(devices, document_record.version, **actor_and_time())
+    version, restores = document_record.version, document_record.restores
     restore_words = "" if restores is None else f", which brings version {restores} back"
     line = f"version {version}{restore_words}: {len(devices)} devices should have it; the gateway sends it"
     return Result({"version": version, "devices": devices, "restores": restores}, [Line(line)])
@@ -261,8 +263,8 @@ def status(
             raise FuguError(f"no device of fleet {registry_db.fleet} is in group {group}")
         refusals = {refusal.device: refusal for refusal in view.every_entry(registry_db.refusals)}
     device_documents = [view.device_document(device, refusals.get(device.name)) for device in devices]
-    gateway = is_held(lock_path(registry))
-    document = {"fleet": registry_db.fleet, "gateway": gateway, "devices": device_documents}
+    gateway_runs = is_held(lock_path(registry))
+    document = {"fleet": registry_db.fleet, "gateway": gateway_runs, "devices": device_documents}
     laggards = [device.name for device in devices if view.state_of(device) not in ("up to date", "nothing to do")]
     error = None
     if strict and laggards:
@@ -270,10 +272,10 @@ def status(
         error = FuguError(
             f"{len(laggards)} of {len(devices)} are not as they should be: {', '.join(laggards[:_SHOWN])}{ellipsis}"
         )
-    elif strict and not gateway:
-        reason = "no gateway runs" if gateway is False else "this account cannot see whether a gateway runs"
+    elif strict and not gateway_runs:
+        reason = "no gateway runs" if gateway_runs is False else "this account cannot see whether a gateway runs"
         error = FuguError(f"{reason} with this registry here: what devices do now is not known")
-    return Result(document, view.shown_devices(devices, refusals, gateway), error=error)
+    return Result(document, view.shown_devices(devices, refusals, gateway_runs), error=error)
 
 
 def history(

@@ -44,8 +44,8 @@ __all__ = [
     "KeysOption",
     "PassphraseFiles",
     "RegistryOption",
+    "actor_and_time",
     "app",
-    "by_operator",
     "dry_run_of",
     "enrolments_in",
     "init",
@@ -87,8 +87,8 @@ def enrolments_in(files: list[Path] | None) -> list[Enrolment]:
     return enrolments
 
 
-def by_operator() -> dict[str, Any]:
-    """Return who does something and when, for the history: FUGU_OPERATOR or the login name, and the time.
+def actor_and_time() -> dict[str, Any]:
+    """Return the operator's name and the time, for a history. The name is FUGU_OPERATOR's, else the login name.
 
     Raises:
         FuguError: both names are unknown.
@@ -100,18 +100,19 @@ def by_operator() -> dict[str, Any]:
 
 
 def passphrases_in(files: Sequence[Path] | None) -> Passphrases:
-    """Return the first lines of files, else the environment's passphrase; a user at a terminal is asked for others.
+    """Return the passphrases in files, else that of the environment; a user at a terminal is asked for others.
 
     Raises:
         FuguError: a file may be read by others, or holds no passphrase.
     """
     from_environment = os.environ.get(_VARIABLE)
     return Passphrases(
-        [read_passphrase(file) for file in files or ()] or ([from_environment] if from_environment else []), _prompt
+        [read_passphrase(file) for file in files or ()] or ([from_environment] if from_environment else []),
+        _ask_passphrase,
     )
 
 
-def _prompt(prompt: str) -> str:
+def _ask_passphrase(prompt: str) -> str:
     """Ask for a passphrase at the terminal; FuguError without a terminal or an answer."""
     if not sys.stdin.isatty():
         raise FuguError(f"no passphrase: give --passphrase-file or {_VARIABLE}, or run it at a terminal")
@@ -129,14 +130,14 @@ def dry_run_of(
     plan: RolloutPlan | None = None,
     stages: Sequence[Sequence[str]] = (),
 ) -> Result:
-    """Show what a document would change on devices, by default on all that it is for.
+    """Show what a document would change on devices, by default on all its devices.
 
     The previous document is shown beside it only if keys of one of `roots` have signed it.
     """
     with working("what would change"):
         device_changes = changes(registry, document, devices)
-        previous = former_document(registry, document, roots)
-    return dry_run(document, previous, device_changes, plan, stages)
+        previous_document = former_document(registry, document, roots)
+    return dry_run(document, previous_document, device_changes, plan, stages)
 
 
 _MOST_KEYS = 16
@@ -167,10 +168,14 @@ def init(
       fugu fleet init --fleet home --keys keys
       fugu fleet init --fleet home --keys keys --policy 2/3 --passphrase-file secret
     """
-    root_signing, policy_signing = _quorum(root, "root"), _quorum(policy, "policy")
+    root_quorum, policy_quorum = _quorum(root, "root"), _quorum(policy, "policy")
     passphrase = passphrases_in(passphrase_file).new()
-    online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
-    roles = {"root": (*root_signing, passphrase), "policy": (*policy_signing, passphrase), "gateway": (1, 1, online)}
+    gateway_passphrase = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
+    roles = {
+        "root": (*root_quorum, passphrase),
+        "policy": (*policy_quorum, passphrase),
+        "gateway": (1, 1, gateway_passphrase),
+    }
     new_root = initialise(fleet, keys, roles)
     show_report([_root_table(new_root.document, [keys])])
     say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
@@ -250,24 +255,25 @@ app = command_group({"show": show, "rotate": rotate}, "The keys that a fleet tru
 
 def _root_document(document: RootDocument, folders: list[Path]) -> JsonObject:
     """Return the root as JSON, with the paths of its private keys."""
-    files, retired_keys = _key_files(document, folders)
+    path_by_name, retired_keys = _key_files(document, folders)
     roles = JsonObject()
     for role in ROLES:
-        members = role_of(document, role)
-        role_keys = [{"key": name, "file": files.get(short_name(name))} for name in members.keys]
-        roles[role] = {"threshold": members.threshold, "keys": role_keys}
+        role_quorum = role_of(document, role)
+        role_keys = [{"key": name, "file": path_by_name.get(short_name(name))} for name in role_quorum.keys]
+        roles[role] = {"threshold": role_quorum.threshold, "keys": role_keys}
     return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired_keys.values())}
 
 
 def _root_table(document: RootDocument, folders: list[Path]) -> Table:
     """Show the root as a table, with the paths of its private keys."""
-    files, retired_keys = _key_files(document, folders)
+    path_by_name, retired_keys = _key_files(document, folders)
     key_rows: list[tuple[str, str, str, str]] = []
     for role in ROLES:
-        members = role_of(document, role)
-        quorum = f"{members.threshold} of {len(members.keys)}"
+        role_quorum = role_of(document, role)
+        quorum_text = f"{role_quorum.threshold} of {len(role_quorum.keys)}"
         key_rows += [
-            (role, quorum, short_name(name), files.get(short_name(name), "elsewhere")) for name in members.keys
+            (role, quorum_text, short_name(name), path_by_name.get(short_name(name), "elsewhere"))
+            for name in role_quorum.keys
         ]
     key_rows += [("none any more", "", name, path) for name, path in retired_keys.items()]
     title = f"Root version {document.version} of fleet {document.fleet}"
@@ -276,6 +282,6 @@ def _root_table(document: RootDocument, folders: list[Path]) -> Table:
 
 def _key_files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the paths of all keys in folders by short name, and of those keys that the root does not name."""
-    files = {file.short_name: str(file.path) for file in key_files(folders)}
+    path_by_name = {file.short_name: str(file.path) for file in key_files(folders)}
     root_names = {short_name(name) for name in document.keys}
-    return files, {name: path for name, path in files.items() if name not in root_names}
+    return path_by_name, {name: path for name, path in path_by_name.items() if name not in root_names}

@@ -25,7 +25,7 @@ from fugu_cli.commands.fleet_keys import (
     KeysOption,
     PassphraseFiles,
     RegistryOption,
-    by_operator,
+    actor_and_time,
     dry_run_of,
     enrolments_in,
     passphrases_in,
@@ -117,14 +117,14 @@ def sign(
       fugu fleet sign --restores 3 --registry home-fleet.db --keys keys -o back.envelope
       fugu fleet sign heart.json --to device:ring --version 4 --boards --unit hr=1/10 --keys keys -o ring.envelope
     """
-    target = output or add_to
+    target_file = output or add_to
     sources = [bool(policies), document.restores is not None, add_to is not None]
-    if sum(sources) != 1 or target is None or bool(policies) != (document.to is not None):
+    if sum(sources) != 1 or target_file is None or bool(policies) != (document.to is not None):
         raise UsageError(
             "name POLICY files with --to and -o, or --restores with -o, or --add-to (try 'fugu fleet sign --help')"
         )
     root = Root.newest_in(keys)
-    limits = enrolments_in(enrolments)
+    owner_enrolments = enrolments_in(enrolments)
     if add_to is not None:
         if document != DocumentOptions(registry=document.registry):
             raise UsageError("--add-to signs a document as it is: of the document's options it takes --registry only")
@@ -143,13 +143,13 @@ def sign(
         signed = Signed.sign(new_document, _policy_keys(keys, root, passphrase_file, None), root)
     if signed.is_complete:
         with working("checking it as a device does"):
-            signed.check(root, int(time.time()), limits)
-    write_public(target, signed.payload)
-    show_result(_signature_result(signed, previous_document, target), as_json=as_json)
+            signed.check(root, int(time.time()), owner_enrolments)
+    write_public(target_file, signed.payload)
+    show_result(_signature_result(signed, previous_document, target_file), as_json=as_json)
 
 
 def _confirm(document: PolicyDocument, keys: list[Path], registry: Path | None, as_json: bool) -> PolicyDocument | None:
-    """Show a document before it is signed, and return the previous document, or None. FuguError: the user says no."""
+    """Show a document before it is signed; return the previous document, or None. FuguError if the user says no."""
     previous_document = None
     if registry is not None:
         with closing(Registry(registry)) as registry_db:
@@ -210,26 +210,28 @@ def _read_address(address_text: str) -> Address:
 
 
 def _version_and_template(options: DocumentOptions, root: Root, roots: list[Root]) -> tuple[int, PolicyDocument | None]:
-    """Return the new document's version, and the document that it restores, None without one.
+    """Return the new document's version, and the document that it restores; None if it restores none.
 
     The registry's file lies on the gateway's host. So a document in it is trusted only if keys of the root in force
     have signed it. For the number of the newest version, keys of any root in the folders suffice.
     """
-    version_text, restored = options.version, options.restores
+    version_text, restored_text = options.version, options.restores
     if version_text != "next" and not version_text.isdecimal():
         raise UsageError(f"--version must be a number or 'next', got {version_text[:40]!r}")
     template, version = None, None if version_text == "next" else int(version_text[:20])
     if version is not None and version > _MOST_VERSION:
         raise UsageError(f"--version must be at most {_MOST_VERSION}: above, few numbers are left for later documents")
-    if restored is not None and not restored.isdecimal():  # any root of the folders may have been in force then
-        with naming(Path(restored), "the document"):
-            template = read_complete(Path(restored).read_bytes(), roots)
+    if (
+        restored_text is not None and not restored_text.isdecimal()
+    ):  # any root of the folders may have been in force then
+        with naming(Path(restored_text), "the document"):
+            template = read_complete(Path(restored_text).read_bytes(), roots)
     if options.registry is not None:
         with closing(Registry(options.registry)) as registry_db:
             version = _new_version(registry_db, version, roots)
-            if restored is not None and template is None:
-                template = _stored_document(registry_db, int(restored[:20]), root)
-    if version is None or (restored is not None and template is None):
+            if restored_text is not None and template is None:
+                template = _stored_document(registry_db, int(restored_text[:20]), root)
+    if version is None or (restored_text is not None and template is None):
         raise UsageError("--version next and --restores need --registry")
     if template is not None and version <= template.version:
         raise FleetError(f"version {version} is not newer than version {template.version}, which it brings back")
@@ -237,7 +239,7 @@ def _version_and_template(options: DocumentOptions, root: Root, roots: list[Root
 
 
 def _new_version(registry: Registry, version: int | None, roots: list[Root]) -> int:
-    """Return a version, by default the next one, that is newer than all in a registry; FleetError if it is not."""
+    """Return the next version of a registry, or the named one; FleetError unless that is newer than all others."""
     newest_version = registry.newest_version()
     if version is None and newest_version:
         try:
@@ -263,12 +265,15 @@ def _stored_document(registry: Registry, version: int, root: Root) -> PolicyDocu
 def _policy_keys(
     folders: list[Path], root: Root, passphrase_files: list[Path] | None, signed: Signed | None
 ) -> list[Ed25519PrivateKey]:
-    """Unlock policy keys that have not signed yet: as many as are still needed, at least one. FuguError without any."""
-    files, role = key_files(folders), root.document.policy
+    """Unlock as many policy keys as still have to sign a document, at least one; FuguError if there is none."""
+    folder_keys, policy_role = key_files(folders), root.document.policy
     signed_names = set() if signed is None else {signature.key.hex() for signature in signed.envelope.signatures}
-    needed_count = max(1, role.threshold - len(signed_names))
+    needed_count = max(1, policy_role.threshold - len(signed_names))
     signing_keys = unlock_keys(
-        files, (name for name in role.keys if name not in signed_names), needed_count, passphrases_in(passphrase_files)
+        folder_keys,
+        (name for name in policy_role.keys if name not in signed_names),
+        needed_count,
+        passphrases_in(passphrase_files),
     )
     if not signing_keys:
         which = "that has not signed yet " if signed_names else ""
@@ -281,8 +286,17 @@ def _policy_keys(
 def _signature_result(signed: Signed, previous_document: PolicyDocument | None, path: Path) -> Result:
     """Show a signed document: its streams, its signatures, and its content beside that of the previous document."""
     document = signed.document
-    facts = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.is_complete}
-    facts |= {"signatures": signed.signatures, "needed": signed.needed_signatures, "digest": signed.envelope.digest}
+    document_facts = {
+        "file": str(path),
+        "version": document.version,
+        "to": str(document.to),
+        "complete": signed.is_complete,
+    }
+    document_facts |= {
+        "signatures": signed.signatures,
+        "needed": signed.needed_signatures,
+        "digest": signed.envelope.digest,
+    }
     streams, stream_rows = [], []
     for promise in promises(document):
         name, promise_kind, epsilon, adversary, *_ = promise
@@ -299,7 +313,7 @@ def _signature_result(signed: Signed, previous_document: PolicyDocument | None, 
     ]
     if not signed.is_complete:
         report.append(Line("others add theirs with: fugu fleet sign --add-to", bold=True))
-    return Result({**facts, "streams": streams, **content_document(document, previous_document)}, report)
+    return Result({**document_facts, "streams": streams, **content_document(document, previous_document)}, report)
 
 
 NumberArgument = Annotated[
@@ -370,9 +384,9 @@ def start(
         with registry_db.transaction():
             refuse_other_ticks(registry_db, signed.document if signed else document_in(registry_db, plan.version))
             if signed is not None:
-                enter_document(registry_db, signed, **by_operator())
-            rollout_number = rollouts.draft(plan, **by_operator())
-            rollouts.start(rollout_number, **by_operator())
+                enter_document(registry_db, signed, **actor_and_time())
+            rollout_number = rollouts.draft(plan, **actor_and_time())
+            rollouts.start(rollout_number, **actor_and_time())
         return shown_rollout(registry_db, rollout_number)
 
 
@@ -412,7 +426,7 @@ def _operation_command(operation: str, help_text: str) -> Callable[..., None]:
     def operate(number: NumberArgument = None, *, registry: RegistryOption) -> None:
         with closing(Registry(registry)) as registry_db:
             rollout_number = _active_number(registry_db) if number is None else number
-            Rollouts(registry_db).operate(rollout_number, operation, **by_operator())
+            Rollouts(registry_db).operate(rollout_number, operation, **actor_and_time())
             show_result(shown_rollout(registry_db, rollout_number))
 
     operate.__doc__ = f"{help_text}\n\n\b\nexamples:\n  fugu fleet rollout {operation} --registry home-fleet.db"
@@ -433,28 +447,28 @@ app = command_group(
 
 def _active_number(registry: Registry) -> int:
     """Return the number of the only active rollout; FuguError if there are none or several."""
-    active = Rollouts(registry).active()
-    if not active:
+    active_numbers = Rollouts(registry).active()
+    if not active_numbers:
         raise FuguError(f"no rollout is under way in fleet {registry.fleet}")
-    if len(active) > 1:
-        raise FuguError(f"rollouts {', '.join(map(str, active))} are under way: name one")
-    return active[0]
+    if len(active_numbers) > 1:
+        raise FuguError(f"rollouts {', '.join(map(str, active_numbers))} are under way: name one")
+    return active_numbers[0]
 
 
 def _read_stage(stage_text: str) -> Stage:
     """Parse a stage: `SHARE` or `group:NAME`, then `,success=SHARE` and `,gate`."""
-    recipients, *options = stage_text.split(",")
-    success, has_gate = "90%", False
-    for option in options:
+    recipients, *stage_options = stage_text.split(",")
+    success_text, has_gate = "90%", False
+    for option in stage_options:
         if option == "gate":
             has_gate = True
         elif option.startswith("success="):
-            success = option.removeprefix("success=")
+            success_text = option.removeprefix("success=")
         else:
             raise UsageError(f"a stage is SHARE or group:NAME, then ,success=SHARE and ,gate; got {stage_text[:60]!r}")
     if recipients.startswith("group:"):
-        return Stage(group=recipients.removeprefix("group:"), success=parse_share(success), gate=has_gate)
-    return Stage(share=parse_share(recipients), success=parse_share(success), gate=has_gate)
+        return Stage(group=recipients.removeprefix("group:"), success=parse_share(success_text), gate=has_gate)
+    return Stage(share=parse_share(recipients), success=parse_share(success_text), gate=has_gate)
 
 
 def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root: Path | None) -> Result:
@@ -464,8 +478,8 @@ def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root:
         document = signed.document
     else:
         document = document_in(registry, plan.version)
-    groups = {device.name: device.groups for device in registry.devices()}
-    stages = stages_of(plan, groups, target_of(document.to))
-    names = {name for stage in stages for name in stage}
+    groups_by_device = {device.name: device.groups for device in registry.devices()}
+    stage_devices = stages_of(plan, groups_by_device, target_of(document.to))
+    device_names = {name for stage in stage_devices for name in stage}
     roots = [] if root is None else [Root.read(root)]
-    return dry_run_of(registry, document, roots, names, plan, stages)
+    return dry_run_of(registry, document, roots, device_names, plan, stage_devices)

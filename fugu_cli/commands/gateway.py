@@ -86,17 +86,17 @@ def run(
 
     logs.begin()
     settings = GatewayConfig.read(config)
-    page = settings.page_settings()
+    page_settings = settings.page_settings()
     duty = None
     if shard is not None:
         from gateway.cluster.duties import duty_of
 
         duty = duty_of(settings, shard)
     with ExitStack() as page_stack, ExitStack() as startup:
-        if page is not None:
+        if page_settings is not None:
             from gateway.page.server import PageBeside
 
-            page_process = PageBeside(page)
+            page_process = PageBeside(page_settings)
             say(f"the page: {page_process.settings.address}")
             page_stack.enter_context(page_process)
         startup.enter_context(working(f"checking {settings.store}, and starting"))
@@ -248,23 +248,23 @@ def dashboard(
     from gateway.page.login import password_line
 
     if new_login is not None:
-        terminal = sys.stdin.isatty()
-        password = typer.prompt("password", hide_input=True) if terminal else sys.stdin.readline().rstrip("\n")
+        is_terminal = sys.stdin.isatty()
+        password = typer.prompt("password", hide_input=True) if is_terminal else sys.stdin.readline().rstrip("\n")
         write_secret(new_login, password_line(password) + "\n")
         return
     from gateway.page.server import serve
 
     if config is not None:
-        page = PageFile.read(config)
+        page_file = PageFile.read(config)
     elif fleet is None:
         raise UsageError("which fleet: give --fleet, or a file")
     elif not no_login:
         raise UsageError("give --no-login, or a file with login_file in [page]")
     else:
-        page = PageFile(fleet=fleet, broker=broker_of(broker), page=PageConfig(listen=listen, no_login=True))
-    settings = page.settings()
-    say(f"the page: {settings.address}")
-    serve(settings)
+        page_file = PageFile(fleet=fleet, broker=broker_of(broker), page=PageConfig(listen=listen, no_login=True))
+    page_settings = page_file.settings()
+    say(f"the page: {page_settings.address}")
+    serve(page_settings)
 
 
 @option_group
@@ -292,18 +292,18 @@ class StreamOptions:
     stream: Annotated[str | None, Option(help="Only streams of this name.")] = None
     device: Annotated[list[str] | None, Option(help="Only this device; repeatable.")] = None
 
-    def source(self, store: str, time: SpanOptions) -> Source:
-        """Return the symbols of these streams that a store or an export has of a time."""
+    def source(self, store: str, span_options: SpanOptions) -> Source:
+        """Return the source of these streams' symbols in a span of time; `store` may be an export."""
         from gateway.history.tasks import Source
 
-        return Source(Place.of(store).store, time.span(), tuple(self.device or ()), self.stream)
+        return Source(Place.of(store).store, span_options.span(), tuple(self.device or ()), self.stream)
 
 
 def export(
     store: Annotated[str, Argument(metavar="FILE|URL", help="The store; its gateway may be running.")],
     folder: Annotated[Path, Argument(metavar="DIR", help="A new folder for the files.")],
     *,
-    time: SpanOptions,
+    span_options: SpanOptions,
 ) -> Result:
     """Write what a gateway has stored as Parquet files.
 
@@ -316,18 +316,18 @@ def export(
     """
     from gateway.history.export import export_history
 
-    span, location = time.span(), Place.of(store)
+    span, location = span_options.span(), Place.of(store)
     with working(f"exporting {location.store.name}", measured=True) as progress:
         row_counts = export_history(location.store, location.ledger, span, folder, lag=location.lag, progress=progress)
-    return _row_counts(folder, row_counts)
+    return _written_result(folder, row_counts)
 
 
 def smooth(
     source: SourceArgument,
     *,
     output: Annotated[Path, output_option("DIR", "A new folder for the files.")],
-    streams: StreamOptions,
-    time: SpanOptions,
+    stream_options: StreamOptions,
+    span_options: SpanOptions,
     ray: RayOption = None,
 ) -> Result:
     """Estimate states from all symbols, and write Parquet files.
@@ -341,20 +341,20 @@ def smooth(
     """
     from gateway.history import smoothing, tasks
 
-    symbol_source = streams.source(source, time)
+    symbol_source = stream_options.source(source, span_options)
     with (
         tasks.open_tasks(ray) as task_runner,
         working(f"smoothing {symbol_source.path.name}", measured=True) as progress,
     ):
         row_counts = smoothing.smooth_history(symbol_source, output, tasks=task_runner, progress=progress)
-    return _row_counts(output, row_counts)
+    return _written_result(output, row_counts)
 
 
 def learn(
     source: SourceArgument,
     *,
-    streams: StreamOptions,
-    time: SpanOptions,
+    stream_options: StreamOptions,
+    span_options: SpanOptions,
     output: Annotated[Path | None, output_option("FILE", "Write the class, for the plan commands.")] = None,
     ray: RayOption = None,
 ) -> Result:
@@ -369,7 +369,7 @@ def learn(
     """
     from gateway.history import learning, tasks
 
-    symbol_source = streams.source(source, time)
+    symbol_source = stream_options.source(source, span_options)
     with tasks.open_tasks(ray) as task_runner, working(f"learning from {symbol_source.path.name}") as progress:
         model = learning.learn_class(symbol_source, tasks=task_runner, progress=progress)
     if output is not None:
@@ -377,10 +377,10 @@ def learn(
     return learned_chains(model)
 
 
-def _row_counts(folder: Path, count_by_table: Mapping[str, int]) -> Result:
-    """Show the number of rows of each table in a folder."""
-    cells = [(name, f"{count:,}") for name, count in count_by_table.items()]
-    return Result(count_by_table, [Table(f"Written to {folder}", ("table", "rows"), cells)])
+def _written_result(folder: Path, count_by_table: Mapping[str, int]) -> Result:
+    """Show how many rows of each table were written to a folder."""
+    table_rows = [(name, f"{count:,}") for name, count in count_by_table.items()]
+    return Result(count_by_table, [Table(f"Written to {folder}", ("table", "rows"), table_rows)])
 
 
 check_commands(__name__)

@@ -83,15 +83,15 @@ def resume(
     """
     from gateway.releases.setup import resume_ledger
 
-    ledger_path, location = ledger_location(ledger, store), Place.of(store).store
+    ledger_path, store_place = ledger_location(ledger, store), Place.of(store).store
     seconds = None if after is None else moment(after, "--after")
     address = None if broker is None else broker_of(broker)
-    for stream_start in resume_ledger(ledger_path, location, seconds, address):
+    for stream_start in resume_ledger(ledger_path, store_place, seconds, address):
         print(f"{stream_start.device}/{stream_start.stream}: releases begin with tick {stream_start.first}")
     with closing(Ledger(ledger_path, create=False)) as ledger_db:
-        if limit := ledger_db.binding.not_before_us:
-            print(no_release_before(limit))
-    print(f"{ledger_path.name} is the ledger of {location.name}; no copy of either from before fits any more")
+        if not_before_us := ledger_db.binding.not_before_us:
+            print(no_release_before(not_before_us))
+    print(f"{ledger_path.name} is the ledger of {store_place.name}; no copy of either from before fits any more")
 
 
 def progress(
@@ -138,17 +138,17 @@ def release(
       fugu gateway release gateway.toml --name active --first 3600
     """
     address = None if broker is None else broker_of(broker)
-    gateway = GatewayConfig.read(config)
-    if gateway.releases is None or gateway.policies is None:
-        raise FuguError(f"{config} names no {'releases' if gateway.releases is None else 'policies'}")
+    gateway_config = GatewayConfig.read(config)
+    if gateway_config.releases is None or gateway_config.policies is None:
+        raise FuguError(f"{config} names no {'releases' if gateway_config.releases is None else 'policies'}")
     from gateway.releases.setup import release_now
 
     with working(f"making {name}"):
         frames = release_now(
-            config=gateway.releases,
-            store=gateway.store,
-            policies=gateway.policies,
-            ledger=gateway.ledger,
+            config=gateway_config.releases,
+            store=gateway_config.store,
+            policies=gateway_config.policies,
+            ledger=gateway_config.ledger,
             name=name,
             first=first,
             broker=address,

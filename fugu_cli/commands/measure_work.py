@@ -35,7 +35,7 @@ def plan_measure(
     svg: Path | None,
     output: Path | None,
 ) -> Result:
-    """Plan a measurement, and write its policy and its picture to the named files."""
+    """Plan a measurement, and write its policy and its picture if files are named."""
     if arguments.protected(protect):
         raise UsageError(
             "points are planned for single ticks: give --protect tick. Points before and after a stretch tell of it "
@@ -43,32 +43,27 @@ def plan_measure(
         )
     if apart and hide:
         raise UsageError("--apart and --hide are two requirements: give one of them")
-    groups = {"apart": [_split_names(group) for group in apart or ()]}
-    spec = read_spec(file, groups if apart else {"hidden": _split_names(hide)} if hide else None)
+    apart_groups = {"apart": [arguments.split_words(group) for group in apart or ()]}
+    spec = read_spec(file, apart_groups if apart else {"hidden": arguments.split_words(hide)} if hide else None)
     if spec.states > _SLOW_PLACES and not quick:
         warn(f"the optimal table and the stream's epsilon for {spec.states} states take minutes; --quick omits them")
-    seconds = spec.header.get("period")
-    if not isinstance(seconds, int | float) or not 0.0 < seconds < 2**42:
-        seconds = None  # a policy needs one, and will say so
+    period_seconds = spec.header.get("period")
+    if not isinstance(period_seconds, int | float) or not 0.0 < period_seconds < 2**42:
+        period_seconds = None  # a policy needs one, and will say so
     with working(f"planning a measurement of {spec.states} states"):
-        plan = make_measure_plan(spec, arguments.adversary(adversary), quick=quick, period=seconds)
+        plan = make_measure_plan(spec, arguments.adversary(adversary), quick=quick, period=period_seconds)
     if output is not None:
-        if missing := missing_fields(spec):
-            raise UsageError(f"a policy needs {', '.join(missing)} in {file} (try 'fugu plan measure --help')")
+        if absent_fields := missing_fields(spec):
+            raise UsageError(f"a policy needs {', '.join(absent_fields)} in {file} (try 'fugu plan measure --help')")
         write_public(output, build_measure_policy(plan).to_json())
     if svg is not None:
         svg.write_text(draw_measure_plan(plan), encoding="utf-8")
-    files = ((output, "policy"), (svg, "picture"))
-    return planned_measurement(plan).with_lines(f"{label} written to {file}" for file, label in files if file)
-
-
-def _split_names(text: str) -> list[str]:
-    """Split names at commas."""
-    return [name.strip() for name in text.split(",")]
+    labelled_files = ((output, "policy"), (svg, "picture"))
+    return planned_measurement(plan).with_lines(f"{label} written to {file}" for file, label in labelled_files if file)
 
 
 def plan_network_file(file: Path) -> Result:
-    """Plan one release over a network."""
-    spec = read_network(file)
+    """Plan one release over the network in a file."""
+    network = read_network(file)
     with working("planning a release over a network"):
-        return planned_network(spec, plan_network(spec))
+        return planned_network(network, plan_network(network))

@@ -65,19 +65,19 @@ def fit(
     from fugu_cli.commands.model_fit import fit_places, fit_recordings
 
     if grid:
-        _refuse(context, "with --grid, places make the states", ("threshold", "baseline", "name", "epsilon"))
+        _refuse_options(context, "with --grid, places make the states", ("threshold", "baseline", "name", "epsilon"))
         if len(files) > 1:
             raise UsageError("--grid fits one file")
         return fit_places(files[0], read_options(**reading.texts()), cell, order, output)
-    _refuse(context, "only with --grid", ("cell",))
-    rules = {"column": reading.column, "threshold": threshold, "baseline": baseline}
-    options = replace(read_options(**reading.texts()), column=None)
-    return fit_recordings(files, options, rules, name, 2 if order == 2 else 1, epsilon, output)
+    _refuse_options(context, "only with --grid", ("cell",))
+    option_texts = {"column": reading.column, "threshold": threshold, "baseline": baseline}
+    reading_options = replace(read_options(**reading.texts()), column=None)
+    return fit_recordings(files, reading_options, option_texts, name, 2 if order == 2 else 1, epsilon, output)
 
 
-def _refuse(context: typer.Context, reason: str, names: tuple[str, ...]) -> None:
+def _refuse_options(context: typer.Context, reason: str, option_names: tuple[str, ...]) -> None:
     """Raise UsageError if one of these options was given."""
-    for name in names:
+    for name in option_names:
         value_source = context.get_parameter_source(name)
         if value_source is not None and value_source.name == "COMMANDLINE":
             raise UsageError(f"--{name}: {reason}")

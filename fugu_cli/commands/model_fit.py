@@ -15,7 +15,7 @@ import numpy as np
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.topics import NAME_PATTERN
-from fugu.host.arguments import number, positive
+from fugu.host.arguments import number, positive, split_words
 from fugu.library.model_words import fitted_chain, fitted_grid
 from fugu.library.report import Result
 from fugu.planning.grid_model import fit_grid, grid_document, order_two_document
@@ -35,9 +35,9 @@ _SEED = 20201
 
 def fit_recordings(
     files: Sequence[Path],
-    options: ReadOptions,
+    reading_options: ReadOptions,
     option_texts: Mapping[str, str | None],
-    names: str | None,
+    names_text: str | None,
     order: Literal[1, 2],
     epsilon: float | None,
     output: Path | None,
@@ -55,7 +55,7 @@ def fit_recordings(
     if len(rules) > MOST_STREAMS:
         raise UsageError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
     with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as progress:
-        recording = read_joint(rules, options)
+        recording = read_joint(rules, reading_options)
         streams = [
             StreamStates(
                 name=name,
@@ -64,7 +64,7 @@ def fit_recordings(
                 discretiser=stream.discretiser,
                 missing_share=stream.readings.missing_share,
             )
-            for name, stream in zip(_stream_names(names, rules, recording.streams), recording.streams, strict=True)
+            for name, stream in zip(_stream_names(names_text, rules, recording.streams), recording.streams, strict=True)
         ]
         states, segments = recording.states, recording.segments
         model = fit(states, segments, streams, order=order, period_seconds=recording.period_seconds)
@@ -77,33 +77,33 @@ def fit_recordings(
     return fitted_chain(model, recording)
 
 
-def _stream_names(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Stream]) -> Sequence[str]:
+def _stream_names(names_text: str | None, rules: Sequence[StreamRule], streams: Sequence[Stream]) -> Sequence[str]:
     """Return the names of streams: the given ones, else their valid and different columns or files.
 
     A single stream without such a name is "readings". UsageError: the names differ in number from the streams, are
     invalid or not different, or several streams have no such names.
     """
-    choices = [[stream.readings.column for stream in streams], [rule.path.name.split(".")[0] for rule in rules]]
-    if names is not None:
-        choices = [_split_words(names)]
-        if len(choices[0]) != len(streams):
-            raise UsageError(f"there are {len(streams)} streams and {len(choices[0])} names")
-    for candidates in choices:
+    name_choices = [[stream.readings.column for stream in streams], [rule.path.name.split(".")[0] for rule in rules]]
+    if names_text is not None:
+        name_choices = [split_words(names_text)]
+        if len(name_choices[0]) != len(streams):
+            raise UsageError(f"there are {len(streams)} streams and {len(name_choices[0])} names")
+    for candidates in name_choices:
         if len(set(candidates)) == len(candidates) and all(re.fullmatch(NAME_PATTERN, column) for column in candidates):
             return candidates
-    if names is None and len(streams) == 1:
+    if names_text is None and len(streams) == 1:
         return ["readings"]
-    problem = "columns and files do not name the streams" if names is None else "these are no names of streams"
+    problem = "columns and files do not name the streams" if names_text is None else "these are no names of streams"
     raise UsageError(f"{problem}: give different names of letters, digits, - and _, as in --name heart,steps")
 
 
 def _stream_rules(files: Sequence[Path], option_texts: Mapping[str, str | None]) -> list[StreamRule]:
     """Return how each stream is read: its file, column, and threshold or baseline."""
-    columns = _split_words(option_texts["column"] or "-")
+    columns = split_words(option_texts["column"] or "-")
     stream_count = max(len(files), len(columns))
     if len(files) not in (1, stream_count):
         raise UsageError(f"there are {len(files)} files and {stream_count} columns")
-    split_texts = {option: _split_words(text or "-") for option, text in option_texts.items()}
+    split_texts = {option: split_words(text or "-") for option, text in option_texts.items()}
     option_words = [_word_per_stream(words, stream_count, option) for option, words in split_texts.items()]
     paths = list(files) * (stream_count if len(files) == 1 else 1)
     rules = [
@@ -120,11 +120,6 @@ def _word_per_stream(words: list[str], stream_count: int, option: str) -> list[s
     if len(words) not in (1, stream_count):
         raise UsageError(f"--{option} has {len(words)} parts for {stream_count} streams")
     return [None if word == "-" else word for word in words * (stream_count if len(words) == 1 else 1)]
-
-
-def _split_words(text: str) -> list[str]:
-    """Split words at commas."""
-    return [word.strip() for word in text.split(",")]
 
 
 _METRES = 500.0

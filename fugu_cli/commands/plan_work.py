@@ -146,7 +146,7 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
     Raises:
         UsageError: the options make other states than the chain has.
     """
-    names = None if options.states is None else tuple(name.strip() for name in options.states.split(","))
+    names = None if options.states is None else tuple(arguments.split_words(options.states))
     discretiser = source.discretiser
     if isinstance(discretiser, Baseline) and options.threshold:
         raise UsageError("--threshold makes other states than the model's, which are made by a running mean")
@@ -165,9 +165,9 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
     return type(discretiser)(**{**discretiser.model_dump(), "states": state_names, "missing": name})
 
 
-def _warn_unwritten(header: HeaderOptions, names: Iterable[str] = _HEADER) -> None:
+def _warn_unwritten(header_options: HeaderOptions, names: Iterable[str] = _HEADER) -> None:
     """Warn of options that are only for a policy, which is not written."""
-    for name in changed_options(header, names):
+    for name in changed_options(header_options, names):
         warn(f"--{'for' if name == 'target' else name} is for the policy, which is not written without -o")
 
 
@@ -303,9 +303,9 @@ def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
     """Compare the noise of all mechanisms, or plan the noise of the named mechanism."""
     if arguments.protected(options.protect):
         raise UsageError("mechanisms are compared for single ticks: --protect a time only with --window")
-    chains, seconds, notes, warnings = declared_chains(chain_options)
-    seconds = arguments.period(options.period, seconds)
-    period_us = microseconds(seconds)
+    chains, period_seconds, notes, warnings = declared_chains(chain_options)
+    period_seconds = arguments.period(options.period, period_seconds)
+    period_us = microseconds(period_seconds)
     query = arguments.one_of(options.query, "query", tuple(WINDOW_QUERIES))
     request = WindowRequest(
         chains=chains,
@@ -338,14 +338,14 @@ def _counted_states(states_text: str, query: Query) -> tuple[int, ...]:
     return arguments.states(states_text)
 
 
-def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, output: Path | None) -> Result:
+def plan_joint(file: Path, options: JointOptions, header_options: HeaderOptions, *, output: Path | None) -> Result:
     """Plan streams that move together, and write their policies if a folder is named."""
     try:
         model = ChainModel.from_json(file.read_bytes())
     except ChainClassError as error:
         raise ChainClassError(f"{file}: {error}") from None
-    fleet, device = header.names("home/room")
-    devices = [] if device is None else [name.strip() for name in device.split(",")]
+    fleet, device = header_options.names("home/room")
+    devices = [] if device is None else arguments.split_words(device)
     if len(devices) not in (0, 1, len(model.streams)):
         raise UsageError(f"--for names {len(devices)} devices for {len(model.streams)} streams")
     if len(devices) == 1:
@@ -355,9 +355,11 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
         plan = plan_streams(request)
     policies = {}
     if output is None:
-        _warn_unwritten(header, _HEADER if len(set(devices)) < 2 else _HEADER[1:])  # names of several devices are shown
+        _warn_unwritten(
+            header_options, _HEADER if len(set(devices)) < 2 else _HEADER[1:]
+        )  # names of several devices are shown
     else:
-        stream_plans = stream_policies(plan, _headers(plan, header, fleet, devices))
+        stream_plans = stream_policies(plan, _headers(plan, header_options, fleet, devices))
         policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in stream_plans}
         if len(policies) < len(stream_plans):
             raise UsageError("two streams would have one file: name their devices otherwise with --for")
@@ -390,12 +392,14 @@ def _streams_request(model: ChainModel, options: JointOptions, devices: list[str
     )
 
 
-def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, devices: list[str]) -> list[PolicyHeader]:
+def _headers(
+    plan: StreamsPlan, header_options: HeaderOptions, fleet: str | None, devices: list[str]
+) -> list[PolicyHeader]:
     """Make the header of each stream's policy."""
     if fleet is None:
         raise UsageError("policies need --for (try 'fugu plan joint --help')")
-    epoch = float(round(time.time())) if header.epoch is None else header.epoch
-    latency = arguments.positive(header.latency, "latency")
+    epoch = float(round(time.time())) if header_options.epoch is None else header_options.epoch
+    latency = arguments.positive(header_options.latency, "latency")
     return [
         PolicyHeader(
             fleet,

@@ -33,9 +33,9 @@ _ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {6,}.+)*)", re.MULTILINE)
 
 
 def schema(model: type[Document]) -> JsonObject:
-    """Build the schema of a file, with descriptions of its keys from docstrings."""
-    schema = model.model_json_schema()
-    for definition in (schema, *schema.get("$defs", {}).values()):
+    """Build the schema of a configuration file, with descriptions of its keys from docstrings."""
+    json_schema = model.model_json_schema()
+    for definition in (json_schema, *json_schema.get("$defs", {}).values()):
         description, _, attribute_lines = definition.get("description", "").partition("\n\nAttributes:\n")
         if description:
             definition["description"] = inspect.cleandoc(description)
@@ -43,7 +43,7 @@ def schema(model: type[Document]) -> JsonObject:
             for name in names.split(", "):
                 if name in definition.get("properties", {}):
                     definition["properties"][name]["description"] = " ".join(attribute_text.split())
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **json_schema}
 
 
 def write(folder: Path) -> list[Path]:

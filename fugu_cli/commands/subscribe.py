@@ -105,7 +105,7 @@ def parser() -> Parser:
     parser = Parser(
         prog="fugu subscribe", description=HELP, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--fleet", required=True, metavar="NAME")
+    parser.add_argument("--fleet", required=True, metavar="NAME", help="the fleet")
     parser.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
     parser.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
     parser.add_argument(
