@@ -85,13 +85,13 @@ def _run(words: Sequence[str] | None) -> int:
             return _create_helper(options.folder, options.fleet)
         case "run":
             return _run_helper(options)
-    from fugu_helper.config import read_config, root_of, signed_documents
+    from fugu_helper.config import read_config, read_root_key, signed_documents
 
     config = read_config(options.config)
     folder = options.config.parent
     members = Members(folder / config.members)
-    root = root_of(folder / config.root)
-    own_digits = digits(root.public_key().public_bytes_raw())
+    root_key = read_root_key(folder / config.root)
+    own_digits = digits(root_key.public_key().public_bytes_raw())
     match options.command:
         case "admit":
             members.admit(options.name, options.digits or _ask_digits(f"the 30 digits of {options.name}: "))
@@ -105,7 +105,7 @@ def _run(words: Sequence[str] | None) -> int:
             from fugu.contract.envelope import Envelope
             from fugu.contract.groups import SharedWindow
 
-            documents = signed_documents(config, root).get(options.name)
+            documents = signed_documents(config, root_key).get(options.name)
             if documents is None:
                 raise FuguError(f"{options.config} has no group {options.name!r:.60}")
             print(SharedWindow.of(Envelope.decode(documents[0][1])).model_dump_json(indent=2))
@@ -126,8 +126,8 @@ def _create_helper(folder: Path, fleet: str) -> int:
     file = folder / "helper.toml"
     write_secret(file, _TEMPLATE.format(fleet=fleet, file=file))
     print(f"{file}: write the broker and the groups into it, then fugu helper run {file}")
-    public = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
-    print(f"the helper's digits, for everybody who joins: {digits(public)}")
+    public_key = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+    print(f"the helper's digits, for everybody who joins: {digits(public_key)}")
     return 0
 
 

@@ -21,7 +21,7 @@ from fugu.contract.policy import Name
 from fugu.host.toml_file import read_toml
 from fugu.mqtt.broker import Broker
 
-__all__ = ["HelperConfig", "read_config", "root_of", "running_config", "signed_documents"]
+__all__ = ["HelperConfig", "read_config", "read_root_key", "running_config", "signed_documents"]
 
 _HELPER_FIELDS = ("document", "fleet", "helper")
 _MAX_DOCUMENTS = 2
@@ -57,7 +57,7 @@ def read_config(path: Path) -> HelperConfig:
     return read_toml(path, HelperConfig, FuguError)
 
 
-def root_of(path: Path) -> Ed25519PrivateKey:
+def read_root_key(path: Path) -> Ed25519PrivateKey:
     """Read the helper's root key. FuguError if its file cannot be read, may be used by others, or holds no key."""
     try:
         if path.stat().st_mode & 0o077:
@@ -69,12 +69,12 @@ def root_of(path: Path) -> Ed25519PrivateKey:
         raise FuguError(f"{path} is no root key: fugu helper init makes one") from None
 
 
-def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str, list[tuple[GroupDocument, bytes]]]:
+def signed_documents(config: HelperConfig, root_key: Ed25519PrivateKey) -> dict[str, list[tuple[GroupDocument, bytes]]]:
     """Sign the documents of each group. Return them by group, the newest first, each with its encoded envelope.
 
     Raises FuguError for a wrong document, or too many documents of a group.
     """
-    helper_fields = {"fleet": config.fleet, "helper": root.public_key().public_bytes_raw().hex()}
+    helper_fields = {"fleet": config.fleet, "helper": root_key.public_key().public_bytes_raw().hex()}
     groups: dict[str, list[tuple[GroupDocument, bytes]]] = {}
     for group_fields in config.groups:
         try:
@@ -82,7 +82,7 @@ def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str,
         except ValidationError as error:
             name = str(group_fields.get("name"))[:40]
             raise FuguError(f"group {name}: {first_problem(error, 'document')}") from None
-        envelope = sign("group", document.payload, [root]).encode()
+        envelope = sign("group", document.payload, [root_key]).encode()
         groups.setdefault(document.name, []).append((document, envelope))
     for name, documents in groups.items():
         documents.sort(key=lambda signed: -signed[0].valid_from)
@@ -96,7 +96,7 @@ def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str,
 def running_config(path: Path) -> dict[str, Any]:
     """Return a helper's settings and its groups' signed documents, as values for JSON. FuguError if a file is wrong."""
     config = read_config(path)
-    root = root_of(path.parent / config.root)
+    root_key = read_root_key(path.parent / config.root)
     groups = [
         [
             {
@@ -107,7 +107,7 @@ def running_config(path: Path) -> dict[str, Any]:
             }
             for document, envelope in documents
         ]
-        for documents in signed_documents(config, root).values()
+        for documents in signed_documents(config, root_key).values()
     ]
     return {
         "fleet": config.fleet,

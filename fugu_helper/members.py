@@ -24,9 +24,9 @@ _WEAK = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}
 """The y coordinates of points of order 1, 2, 4 and 8: with such a key, anybody can sign any message."""
 
 
-def is_weak(public: bytes) -> bool:
+def is_weak(public_key: bytes) -> bool:
     """True if an Ed25519 key is of small order, in any encoding."""
-    return (int.from_bytes(public, "little") & ((1 << 255) - 1)) % _PRIME in _WEAK
+    return (int.from_bytes(public_key, "little") & ((1 << 255) - 1)) % _PRIME in _WEAK
 
 
 class Members:
@@ -56,12 +56,12 @@ class Members:
         except (OSError, ValueError) as error:
             raise FuguError(f"cannot read {self.path}: {getattr(error, 'strerror', None) or error}") from None
 
-    def find(self, name: str, public: bytes) -> str:
+    def find(self, name: str, public_key: bytes) -> str:
         """Return the listed name of the member with this name and key, "" without one. FuguError as of `load`."""
         self.load()
         index = bisect_left(self._names, name)
-        is_member = self._names[index : index + 1] == [name] and self._key_digits(index) == _to_int(digits(public))
-        return self._names[index] if is_member and not is_weak(public) else ""
+        is_member = self._names[index : index + 1] == [name] and self._key_digits(index) == _to_int(digits(public_key))
+        return self._names[index] if is_member and not is_weak(public_key) else ""
 
     def admit(self, name: str, typed_digits: str) -> None:
         """Add a member. FuguError: the name or the digits are invalid, or one of them has a line already."""

@@ -85,17 +85,17 @@ class _Gathering:
     digest: hashlib._Hash
     sums: list[int]
     next_page: int = 0
-    count: int = 0
+    report_count: int = 0
     bitmap: bytearray = field(default_factory=bytearray)
     members: set[str] = field(default_factory=set)
-    key_gone: set[str] = field(default_factory=set)
+    keyless_members: set[str] = field(default_factory=set)
 
 
 class Group:
     """One group: its documents, the newest first, its keys, and its answers.
 
-    `find_member` returns the name of a member with a name and a key, "" if there is none. Times are in seconds: `unix`
-    of the wall clock, `elapsed` of a monotonic clock.
+    `find_member` returns the name of a member with a name and a key, "" if there is none. Times are in seconds:
+    `unix_time` of the wall clock, `uptime` of a monotonic clock.
 
     Attributes:
         document, opening_key: the newest, as encoded envelopes; the key is empty before the first `maintain` and after
@@ -103,12 +103,12 @@ class Group:
     """
 
     def __init__(
-        self, documents: Sequence[GroupFacts], root: Ed25519PrivateKey, find_member: Callable[[str, bytes], str]
+        self, documents: Sequence[GroupFacts], root_key: Ed25519PrivateKey, find_member: Callable[[str, bytes], str]
     ) -> None:
         self.documents = tuple(documents)
         self.name, self.document = documents[0].name, documents[0].envelope
         self.opening_key = b""
-        self._root = root
+        self._root = root_key
         self._find_member = find_member
         self._keys: dict[bytes, _Key] = {}
         self._last_key_ms = -1
@@ -116,19 +116,19 @@ class Group:
         self._answers: dict[tuple[bytes, int], tuple[bytes, float]] = {}
         self._gatherings: dict[tuple[bytes, int], _Gathering] = {}
 
-    def maintain(self, unix: float, elapsed: float) -> bool:
+    def maintain(self, unix_time: float, uptime: float) -> bool:
         """Make an opening key if one is due, and drop old keys and answers. True if there is a new key to publish."""
-        self._keys = {digest: key for digest, key in self._keys.items() if key.expires_at > elapsed}
-        self._answers = {window: answer for window, answer in self._answers.items() if answer[1] > elapsed}
-        if self.opening_key and elapsed < self._key_due:
+        self._keys = {digest: key for digest, key in self._keys.items() if key.expires_at > uptime}
+        self._answers = {window: answer for window, answer in self._answers.items() if answer[1] > uptime}
+        if self.opening_key and uptime < self._key_due:
             return False
         ml_kem, x25519 = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
-        public = ml_kem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
-        self._last_key_ms = max(self._last_key_ms + 1, int(unix * 1000))
-        key_message = OpeningKey(self.documents[0].fleet, self.name, self._last_key_ms, public)
-        self._keys[key_message.digest] = _Key(MLKEM768X25519PrivateKey(ml_kem, x25519), elapsed + self._lifetime)
+        public_bytes = ml_kem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
+        self._last_key_ms = max(self._last_key_ms + 1, int(unix_time * 1000))
+        key_message = OpeningKey(self.documents[0].fleet, self.name, self._last_key_ms, public_bytes)
+        self._keys[key_message.digest] = _Key(MLKEM768X25519PrivateKey(ml_kem, x25519), uptime + self._lifetime)
         self.opening_key = sign("opening-key", key_message.encode(), [self._root]).encode()
-        self._key_due = elapsed + DAY
+        self._key_due = uptime + DAY
         return True
 
     def forget(self) -> None:
@@ -137,7 +137,7 @@ class Group:
         self._gatherings.clear()
         self.opening_key = b""
 
-    def add_page(self, request: OpeningRequest, elapsed: float) -> bytes | None:
+    def add_page(self, request: OpeningRequest, uptime: float) -> bytes | None:
         """Take a page of a request. Return the answer as an encoded envelope; `None` if there is none now."""
         window, is_last_page = (request.document, request.number), request.page == request.pages - 1
         if window in self._answers:
@@ -156,7 +156,7 @@ class Group:
             return None
         if (request.request, request.pages, request.page) != (gathering.request, gathering.pages, gathering.next_page):
             return None
-        if gathering.count + len(request.reports) > MAX_REPORTS:  # an answer has no bits for more
+        if gathering.report_count + len(request.reports) > MAX_REPORTS:  # an answer has no bits for more
             del self._gatherings[window]
             return None
         self._add_reports(gathering, request, document)
@@ -165,9 +165,9 @@ class Group:
         del self._gatherings[window]
         if gathering.digest.digest() != gathering.request or len(self._answers) >= MAX_ANSWERS:
             return None
-        if not gathering.members and not gathering.key_gone:  # no member is in the set, so the answer need not be final
+        if not gathering.members | gathering.keyless_members:  # no member is in the set: the answer need not be final
             return self._signed(request, "too-few", bytes(gathering.bitmap), ())
-        return self._sum_up(gathering, request, document, elapsed)
+        return self._sum_up(gathering, request, document, uptime)
 
     @property
     def _lifetime(self) -> float:
@@ -178,22 +178,22 @@ class Group:
 
         Windows that begin before the newest document's `valid_from` follow the document before.
         """
-        begin_of_newest = self.documents[0].valid_from * 1_000_000
+        newest_begin_us = self.documents[0].valid_from * 1_000_000
         for age, document in enumerate(self.documents[:2]):
             if document.digest == request.document:
-                is_new = document.first_us + request.number * document.window_us >= begin_of_newest
+                is_new = document.first_us + request.number * document.window_us >= newest_begin_us
                 return document if is_new == (age == 0) else None
         return None
 
     def _add_reports(self, gathering: _Gathering, request: OpeningRequest, document: GroupFacts) -> None:
         for report in request.reports:
             gathering.digest.update(msgpack.packb(report.row()))
-            if gathering.count % 8 == 0:
+            if gathering.report_count % 8 == 0:
                 gathering.bitmap.append(0)
             if (masks := self._open_masks(gathering, report, request.number, document)) is not None:
-                gathering.bitmap[-1] |= 0x80 >> gathering.count % 8
+                gathering.bitmap[-1] |= 0x80 >> gathering.report_count % 8
                 gathering.sums = [mask_sum + mask for mask_sum, mask in zip(gathering.sums, masks, strict=True)]
-            gathering.count += 1
+            gathering.report_count += 1
         gathering.next_page += 1
 
     def _open_masks(
@@ -210,11 +210,11 @@ class Group:
         except (InvalidSignature, ValueError):
             return None
         if (opening_key := self._keys.get(report.opening_key)) is None:
-            gathering.key_gone.add(member_name)
+            gathering.keyless_members.add(member_name)
             return None
-        info = report.header(document.fleet, document.digest, window_number)
+        header = report.header(document.fleet, document.digest, window_number)
         try:
-            masks = _SUITE.decrypt(report.ciphertext, opening_key.private, info=info)
+            masks = _SUITE.decrypt(report.ciphertext, opening_key.private, info=header)
         except (InvalidTag, ValueError):
             return None
         if len(masks) != MASK_BYTES * document.numbers:
@@ -222,13 +222,13 @@ class Group:
         gathering.members.add(member_name)
         return unpack_numbers(masks)
 
-    def _sum_up(self, gathering: _Gathering, request: OpeningRequest, document: GroupFacts, elapsed: float) -> bytes:
+    def _sum_up(self, gathering: _Gathering, request: OpeningRequest, document: GroupFacts, uptime: float) -> bytes:
         reason: NoSum = ""
         if len(gathering.members) < document.quorum:
-            present_members = gathering.members | gathering.key_gone
+            present_members = gathering.members | gathering.keyless_members
             reason = "key-gone" if len(present_members) >= document.quorum else "too-few"
         answer = self._signed(request, reason, bytes(gathering.bitmap), () if reason else gathering.sums)
-        self._answers[request.document, request.number] = answer, elapsed + self._lifetime
+        self._answers[request.document, request.number] = answer, uptime + self._lifetime
         return answer
 
     def _signed(self, request: OpeningRequest, reason: NoSum, bitmap: bytes, sums: Sequence[int]) -> bytes:

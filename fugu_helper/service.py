@@ -33,33 +33,33 @@ _NOT_DUMPABLE = 4  # PR_SET_DUMPABLE
 
 
 class Helper:
-    """A helper, configured by a file. `unix` and `elapsed` are its wall clock and monotonic clock, in seconds."""
+    """A helper, configured by a file. `unix_clock` is its wall clock and `uptime_clock` a monotonic one, in seconds."""
 
     def __init__(
         self,
         path: Path,
-        unix: Callable[[], float] = time.time,
-        elapsed: Callable[[], float] = lambda: time.clock_gettime(_BOOTTIME),
+        unix_clock: Callable[[], float] = time.time,
+        uptime_clock: Callable[[], float] = lambda: time.clock_gettime(_BOOTTIME),
     ) -> None:
         config = run_forked(partial(_read_config, path), f" while reading {path}", FuguError)()
-        root = Ed25519PrivateKey.from_private_bytes(Path(config["root"]).read_bytes())
-        self._unix, self._elapsed = unix, elapsed
-        self._offset = unix() - elapsed()
+        root_key = Ed25519PrivateKey.from_private_bytes(Path(config["root"]).read_bytes())
+        self._unix, self._uptime = unix_clock, uptime_clock
+        self._clock_offset = unix_clock() - uptime_clock()
         self._members = Members(Path(config["members"]))
         self._members.load()
         self._fleet: str = config["fleet"]
         self._groups = {
-            documents[0].name: Group(documents, root, self._find_member)
+            documents[0].name: Group(documents, root_key, self._find_member)
             for documents in (list(map(_group_facts, group)) for group in config["groups"])
         }
-        self._requests = {topic_of("group_request", self._fleet, name): name for name in self._groups}
+        self._group_names = {topic_of("group_request", self._fleet, name): name for name in self._groups}
         self._lock = threading.Lock()
         self._wake = Wake()
         self._stopping = False
         self._link = Link(
             Broker(**config["broker"]),
             client_id=f"{self._fleet}-helper",
-            subscriptions=tuple(self._requests),
+            subscriptions=tuple(self._group_names),
             max_payload=MAX_PAGE_BYTES,
             on_connected=lambda: self._publish(self._groups.values()),
             on_message=lambda topic, payload, _retained: self._on_request(topic, payload),
@@ -90,13 +90,13 @@ class Helper:
     def _maintain(self) -> None:
         """Make and publish the keys that are due; first drop all keys if the wall clock was set by over a minute."""
         with self._lock:
-            offset = self._unix() - self._elapsed()
-            if abs(offset - self._offset) > _STEP_SECONDS:
-                _log.warning("the wall clock was set by %+.0f s: all opening keys are dropped", offset - self._offset)
+            offset = self._unix() - self._uptime()
+            if abs(clock_step := offset - self._clock_offset) > _STEP_SECONDS:
+                _log.warning("the wall clock was set by %+.0f s: all opening keys are dropped", clock_step)
                 for group in self._groups.values():
                     group.forget()
-            self._offset = offset
-            groups = [group for group in self._groups.values() if group.maintain(self._unix(), self._elapsed())]
+            self._clock_offset = offset
+            groups = [group for group in self._groups.values() if group.maintain(self._unix(), self._uptime())]
         self._publish(groups)
 
     def _publish(self, groups: Iterable[Group]) -> None:
@@ -109,20 +109,20 @@ class Helper:
 
     def _on_request(self, topic: str, payload: bytes) -> None:
         """Take a page of a request, in the network thread: no other message is read meanwhile, so none piles up."""
-        if (group_name := self._requests.get(topic)) is None:
+        if (group_name := self._group_names.get(topic)) is None:
             return
         try:
             request = OpeningRequest.decode(payload)
         except FrameError:
             return
         with self._lock:
-            answer = self._groups[group_name].add_page(request, self._elapsed())
+            answer = self._groups[group_name].add_page(request, self._uptime())
         if answer is not None:
             self._link.publish(topic_of("group_answer", self._fleet, group_name), answer)
 
-    def _find_member(self, name: str, public: bytes) -> str:
+    def _find_member(self, name: str, public_key: bytes) -> str:
         try:
-            return self._members.find(name, public)
+            return self._members.find(name, public_key)
         except FuguError as error:
             _log.error("%s; nobody is a member until it can be", error)
             return ""
@@ -132,8 +132,8 @@ def lock_memory() -> bool:
     """Keep this process's memory off the disk: no swap, no core file. True if the system allows it."""
     try:
         libc = ctypes.CDLL(None, use_errno=True)
-        dumps = libc.prctl(_NOT_DUMPABLE, 0, 0, 0, 0) == 0
-        return bool(libc.mlockall(_LOCK_ALL) == 0 and dumps)
+        is_undumpable = libc.prctl(_NOT_DUMPABLE, 0, 0, 0, 0) == 0
+        return bool(libc.mlockall(_LOCK_ALL) == 0 and is_undumpable)
     except (OSError, AttributeError):
         return False
 

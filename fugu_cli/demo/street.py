@@ -45,7 +45,7 @@ from fugu_cli.demo.evaluation import RECORDINGS
 from fugu_cli.demo.page import Page, write_pictures
 from fugu_cli.demo.processes import Device, Listener, Site, kill, program, start_site
 from fugu_cli.view.terminal import say
-from fugu_helper.config import read_config, root_of, signed_documents
+from fugu_helper.config import read_config, read_root_key, signed_documents
 from fugu_helper.members import Members
 
 __all__ = ["Hour", "run", "street_lanes"]
@@ -196,7 +196,7 @@ class _Scene:
         lines = ['fleet = "home"', "[broker]", *toml_lines({"port": broker.port}), "[[groups]]"]
         self.helper.write_text("\n".join([*lines, *toml_lines(group_fields), ""]))
         config = read_config(self.helper)
-        documents = signed_documents(config, root_of(self.helper.parent / config.root))[_GROUP]
+        documents = signed_documents(config, read_root_key(self.helper.parent / config.root))[_GROUP]
         return SharedWindow.of(Envelope.decode(documents[0][1]))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fugu.contract.errors import FuguError
-from fugu_helper.config import HelperConfig, root_of, signed_documents
+from fugu_helper.config import HelperConfig, read_root_key, signed_documents
 from tests.support.groups import HELPER, group
 
 
@@ -25,9 +25,9 @@ def test_a_root_key_that_others_may_use_is_refused(tmp_path: Path, mode: int) ->
     path.chmod(mode)
     if mode & 0o077:
         with pytest.raises(FuguError, match="may be read by others: chmod 600 it"):
-            root_of(path)
+            read_root_key(path)
     else:
-        assert root_of(path).private_bytes_raw() == HELPER.private_bytes_raw()
+        assert read_root_key(path).private_bytes_raw() == HELPER.private_bytes_raw()
 
 
 def test_the_newest_document_of_a_group_comes_first_whatever_their_order_in_the_file() -> None:

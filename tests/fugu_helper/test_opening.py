@@ -261,7 +261,7 @@ def test_a_request_of_more_reports_than_an_answer_has_bits_is_dropped(helper: He
     first, last = in_two_pages(reports(helper))
     helper.group.add_page(first, helper.elapsed)
     (gathering,) = helper.group._gatherings.values()
-    gathering.count = MAX_REPORTS - len(last.reports) + surplus
+    gathering.report_count = MAX_REPORTS - len(last.reports) + surplus
     assert (helper.group.add_page(last, helper.elapsed) is None) == bool(surplus)
     assert not helper.group._gatherings, "none of its pages is remembered"
     assert helper.ask(reports(helper)) is not None
