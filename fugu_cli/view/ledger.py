@@ -12,7 +12,7 @@ from fugu.contract.sentences import instant, instant_text
 from fugu.library.report import JsonObject, Line, Report, Result, Table, newest_rows
 from fugu_cli.view.fleet import device_count, moment_text
 from gateway.releases.charges import nats
-from gateway.releases.entries import Account, Entry, Promise, standing_problem
+from gateway.releases.entries import Account, Entry, Promise, base_problem
 from gateway.releases.ledger import no_release_before
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _account_document(account: Account) -> JsonObject:
         **{name: nats(getattr(account, name)) for name in amounts},
         **{name: getattr(account, name) if account.runs else None for name in ("first", "last")},
         "exclusive": account.exclusive or None,
-        "problem": standing_problem(account.key, account.allowance, account.base) or None,
+        "problem": base_problem(account.key, account.allowance, account.base) or None,
     }
 
 
@@ -74,7 +74,7 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Report:
     for (name, audience), spent in sorted(spent_by_group.items()):
         yield Line(f"{name} move together: charges add up, {nats(spent):.6g} to a tick at most, audience {audience}.")
     for account in accounts:
-        if problem := standing_problem(account.key, account.allowance, account.base):
+        if problem := base_problem(account.key, account.allowance, account.base):
             yield Line(f"{problem}.")
     conditions = {frame.condition for entry in entries if (frame := _frame_of(entry)) is not None}
     for condition in sorted(conditions - {""}):

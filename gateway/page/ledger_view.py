@@ -14,7 +14,7 @@ from fugu.contract.sentences import instant, instant_text
 from fugu.host.database import DatabaseError
 from gateway.page import Fields
 from gateway.releases.charges import nats
-from gateway.releases.entries import SITE, Account, Promise, standing_problem
+from gateway.releases.entries import SITE, Account, Promise, base_problem
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.store.location import Location
 
@@ -125,6 +125,6 @@ def _budget_fields(account: Account, promise: Promise | None) -> Fields:
         **{"adversary": adversary, "seconds": seconds},
         **{"allowance": nats(account.allowance), "base": nats(account.base), "spent": nats(account.spent_together)},
         **{"remaining": nats(account.remaining), "first": account.first, "last": account.last},
-        "problem": standing_problem(account.key, account.allowance, account.base),
+        "problem": base_problem(account.key, account.allowance, account.base),
         **{"together": account.together, "alone": account.exclusive, "mechanism": account.mechanism},
     }

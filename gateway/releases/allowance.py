@@ -108,14 +108,14 @@ FALSE_ALARMS = 1e-9
 """The probability that `noise_problems` reports a problem although all noise was drawn correctly."""
 
 
-def log_chance(scale: Fraction, count: int, size: int) -> float:
-    """Bound the log-probability that `count` noises (at least 1) have a total absolute size as extreme as `size`."""
-    decay, mean = 1.0 / float(scale), size / count
+def log_chance(scale: Fraction, count: int, total_size: int) -> float:
+    """Bound the log-probability that `count` noises (at least 1) add up to a size as extreme as `total_size`."""
+    decay, mean = 1.0 / float(scale), total_size / count
     log_norm = math.log(math.tanh(decay / 2.0))  # of (1 - p) / (1 + p)
-    if size == 0:
+    if total_size == 0:
         return count * log_norm
-    tilted = mean / (1.0 + math.hypot(1.0, mean))
-    divergence = mean * (math.log(tilted) + decay) + math.log((1.0 - tilted) / (1.0 + tilted)) - log_norm
+    q = mean / (1.0 + math.hypot(1.0, mean))
+    divergence = mean * (math.log(q) + decay) + math.log((1.0 - q) / (1.0 + q)) - log_norm
     return -count * max(divergence, 0.0)
 
 
@@ -126,11 +126,11 @@ def noise_problems(totals: Mapping[Fraction, tuple[int, int]]) -> list[str]:
     """
     log_limit = math.log(FALSE_ALARMS / (2.0 * max(len(totals), 1)))
     problems = []
-    for scale, (count, size) in totals.items():
-        if log_chance(scale, count, size) < log_limit:
+    for scale, (count, total_size) in totals.items():
+        if log_chance(scale, count, total_size) < log_limit:
             power = math.exp(-1.0 / float(scale))
             problems.append(
-                f"noise of scale {scale} is {size / count:.6g} on average over {count} numbers, and should be "
+                f"noise of scale {scale} is {total_size / count:.6g} on average over {count} numbers, and should be "
                 f"{2.0 * power / (1.0 - power * power):.6g}: it was not drawn, or with another scale"
             )
     return problems
@@ -164,7 +164,7 @@ def amplified_loss(table: NoiseTable, spread: float) -> float:
     It is the exact maximum over ordered pairs of states, at most the table's own loss. It is also at most the spread,
     the most by which the release's log-likelihood changes with one symbol (c in the module's text).
     """
-    thresholds = _thresholds(table)
+    thresholds = _threshold_sets(table)
     return _largest_loss(_curve(thresholds, min(spread, _MOST_SPREAD)), spread)
 
 
@@ -173,7 +173,7 @@ def charge(table: NoiseTable, spread: float) -> float:
 
     It is subadditive in the spread (c in the module's text), at least `amplified_loss`, and at most the spread.
     """
-    thresholds = _thresholds(table)
+    thresholds = _threshold_sets(table)
     spread_used = min(spread, _MOST_SPREAD)
     curve = np.where(spread_used < thresholds.touch, thresholds.slope * spread_used, _curve(thresholds, spread_used))
     return _largest_loss(curve, spread)
@@ -191,7 +191,7 @@ def smallest_scale(tables: Iterable[NoiseTable], sensitivity: int, budget: int) 
     noise_tables = list(tables)
     if budget < 1:
         raise ValueError("no scale is large enough for a budget of nothing")
-    spread = min(_spread_charged(_thresholds(table), budget / PER_NAT) for table in noise_tables)
+    spread = min(_affordable_spread(_threshold_sets(table), budget / PER_NAT) for table in noise_tables)
     scale = scale_above(Fraction(sensitivity / spread) if math.isfinite(spread) else LEAST_SCALE)
     while max(units_above(charge(table, float_up(sensitivity / scale))) for table in noise_tables) > budget:
         scale = scale_above(scale * (1 + Fraction(1, 10**9)))
@@ -205,7 +205,7 @@ def scale_above(scale: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=256)
-def _thresholds(table: NoiseTable) -> _ThresholdSets:
+def _threshold_sets(table: NoiseTable) -> _ThresholdSets:
     """Compute the undominated threshold sets of all ordered pairs of states."""
     weights = np.array(table.weights(), dtype=np.int64)
     undominated_sets: list[Ints] = []
@@ -237,9 +237,9 @@ def _tangents(above_weights: Floats, below_weights: Floats) -> tuple[Floats, Flo
     end of the last bracket, where h is larger, so that it is rounded up.
     """
     logit_above, logit_below = (np.log(weights) - np.log(SCALE - weights) for weights in (above_weights, below_weights))
-    steepest = -(logit_above + logit_below) / 2.0
-    is_convex = steepest > 1e-12
-    low, high = np.where(is_convex, steepest, 0.0), np.where(is_convex, 2.0 * steepest, 0.0)
+    steepest_spread = -(logit_above + logit_below) / 2.0
+    is_convex = steepest_spread > 1e-12
+    low, high = np.where(is_convex, steepest_spread, 0.0), np.where(is_convex, 2.0 * steepest_spread, 0.0)
     thresholds = _ThresholdSets(above_weights, below_weights, low, high)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2.0
@@ -269,7 +269,7 @@ def _largest_loss(losses: Floats, spread: float) -> float:
     return min(float(losses.max()) * _ROUND_UP, spread)
 
 
-def _spread_charged(thresholds: _ThresholdSets, loss: float) -> float:
+def _affordable_spread(thresholds: _ThresholdSets, loss: float) -> float:
     """The least spread that is charged a loss, or infinity. On a curve e^c - 1 = 2^32 (e^loss - 1) / (a - b e^loss)."""
     gain = math.expm1(min(loss, _MOST_SPREAD))
     slack = thresholds.above - thresholds.below - thresholds.below * gain
@@ -323,14 +323,14 @@ class WholeWindow(Document):
 
         Raises ChainClassError as `CountedSymbols.distance` does.
         """
-        distance = Fraction(self.moved) if self.moved is not None else max(symbol.distance for symbol in self.symbols)
+        distance = Fraction(self.moved) if self.moved is not None else max(count.distance for count in self.symbols)
         return scale_above(distance / Fraction(epsilon))
 
 
 def counted_symbols(
     chains: Sequence[ReleaseClass], table: NoiseTable, states: tuple[int, ...], observed: Sequence[bool]
 ) -> CountedSymbols:
-    """Express a device's count of states as a count of symbols. ChainClassError if that takes a count of each symbol.
+    """Express a device's count of states as a count of symbols. ChainClassError if one count of symbols is not enough.
 
     `observed` says of each tick of the window whether it has a symbol.
     """
@@ -343,7 +343,7 @@ def counted_symbols(
 
 
 def window_sensitivity(query: QueryKind, number_count: int, length: int) -> int:
-    """How much all symbols of a device's window together move its `number_count` counts, in L1.
+    """Bound how much all symbols of a device's window together move its `number_count` counts, in L1.
 
     A dwell time is covered, too: a window has fewer pairs than ticks.
     """
@@ -364,7 +364,7 @@ _RATE_TOLERANCE = 1e-14
 def allowance(
     chains: ReleaseClass, epsilon: float, adversary: Adversary, mechanism: Mechanism = "chain", ticks: int = 1
 ) -> int:
-    """The largest loss that every tick may have, for ever, without any `ticks` in a row losing more than epsilon nats.
+    """The largest loss of every tick at which no `ticks` in a row of an endless stream lose more than epsilon nats.
 
     Losses of the chain accountant, and of any one quilt, grow with every tick's own loss. So charges that never exceed
     this number on any tick are within epsilon, however they vary. A mechanism that does not compose has one release,
@@ -415,7 +415,7 @@ def _largest_rate(chains: ReleaseClass, epsilon: float, adversary: Adversary, ti
 
 
 def _stretch_loss(chains: ReleaseClass, rate: float, adversary: Adversary, ticks: int) -> float:
-    """The loss in nats of `ticks` in a row of an endless stream whose every tick is charged `rate` nats; rounded up."""
+    """Bound the loss in nats of `ticks` in a row of an endless stream that charges every tick `rate` nats."""
     if isinstance(chains, ListedChains):
         raise ChainClassError("chains of a release have no bound beside other releases")
     tick_loss = ChainAccountant(mechanism_chains(chains)).loss(rate, adversary).epsilon
@@ -425,7 +425,7 @@ def _stretch_loss(chains: ReleaseClass, rate: float, adversary: Adversary, ticks
 
 @cache
 def joint_loss(chains: ReleaseClass, charge: int, adversary: Adversary, ticks: int = 1) -> float:
-    """The loss in nats of any `ticks` in a row of an endless stream whose every tick has this charge; rounded up.
+    """Bound the loss in nats of any `ticks` in a row of an endless stream whose every tick has this charge.
 
     Raises ChainClassError if there is no bound.
     """
@@ -436,45 +436,46 @@ TOLERANCE = Fraction(1, 2 * 10**9)  # half of what allowances are rounded inward
 _CLASSES: TypeAdapter[tuple[ReleaseClass, ...]] = TypeAdapter(tuple[ReleaseClass, ...])
 
 
-def allowance_problem(ledger_units: int, mechanism: str, promise: Promise, period_us: int, chains: str) -> str:
-    """Say why a recorded allowance is above the rule of its mechanism, or ''; `chains` are classes as JSON."""
+def allowance_problem(stored_units: int, mechanism: str, promise: Promise, period_us: int, chains_json: str) -> str:
+    """Say why a recorded allowance is above the rule of its mechanism, or ''; `chains_json` are classes as JSON."""
     try:
         promise_terms = (promise.epsilon, promise.adversary, cast(Mechanism, mechanism), promise.ticks(period_us))
-        allowances = [allowance(chain_class, *promise_terms) for chain_class in classes_of(chains)]
+        allowances = [allowance(chain_class, *promise_terms) for chain_class in classes_of(chains_json)]
     except (ArithmeticError, ChainClassError, ValueError) as error:
         return f"its allowance cannot be computed again: {str(error).splitlines()[0]}"
-    largest = min(allowances, default=0)
-    if ledger_units > largest * (1 + TOLERANCE):
-        return f"its allowance is {nats(ledger_units):.12g}, and mechanism {mechanism} allows {nats(largest):.12g}"
+    limit = min(allowances, default=0)
+    if stored_units > limit * (1 + TOLERANCE):
+        return f"its allowance is {nats(stored_units):.12g}, and mechanism {mechanism} allows {nats(limit):.12g}"
     return ""
 
 
 @lru_cache(maxsize=1024)
-def classes_of(chains: str) -> tuple[ReleaseClass, ...]:
+def classes_of(chains_json: str) -> tuple[ReleaseClass, ...]:
     """Read the classes of chains of an allowance from JSON. Raises `ValidationError` if the JSON holds no classes."""
-    return _CLASSES.validate_json(chains)
+    return _CLASSES.validate_json(chains_json)
 
 
-def readable_classes(chains: str) -> tuple[ReleaseClass, ...]:
+def readable_classes(chains_json: str) -> tuple[ReleaseClass, ...]:
     """Read the classes of chains in JSON; empty if the JSON holds none, which `allowance_problem` reports."""
     try:
-        return classes_of(chains)
+        return classes_of(chains_json)
     except ValidationError:
         return ()
 
 
-def add_classes(chains: str, new_classes: Iterable[ReleaseClass]) -> str:
+def add_classes(chains_json: str, new_classes: Iterable[ReleaseClass]) -> str:
     """Add new classes to the JSON of classes, if both are of policies or both are a release's own chains."""
-    classes = readable_classes(chains)
+    classes = readable_classes(chains_json)
     are_listed = any(isinstance(chain_class, ListedChains) for chain_class in classes)
     fitting_classes = (new_class for new_class in new_classes if isinstance(new_class, ListedChains) == are_listed)
     union = tuple(dict.fromkeys((*classes, *fitting_classes)))
-    return chains if union == classes else _CLASSES.dump_json(union).decode()
+    return chains_json if union == classes else _CLASSES.dump_json(union).decode()
 
 
-def charged_streams(chains: str, device: str) -> frozenset[Stream]:
+def charged_streams(chains_json: str, device: str) -> frozenset[Stream]:
     """The streams that an account's classes of chains, given as JSON, charge together; empty if a stream is alone."""
-    return frozenset[Stream]().union(*(named_streams(chain_class, device) for chain_class in readable_classes(chains)))
+    classes = readable_classes(chains_json)
+    return frozenset[Stream]().union(*(named_streams(chain_class, device) for chain_class in classes))
 
 
 def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) -> str:
@@ -493,7 +494,7 @@ def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) ->
         if entry["mechanism"] == "group":
             is_other_window = basis.moved is None or basis.moved < window_sensitivity(frame.query, 1, frame.length)
         else:
-            ticks = {symbol.ticks for symbol in basis.symbols}
+            ticks = {count.ticks for count in basis.symbols}
             is_other_window = basis.moved is not None or len(basis.symbols) != frame.devices or ticks != {frame.length}
         needed = basis.scale(frame.epsilon)
     except (ArithmeticError, ChainClassError, ValueError) as error:

@@ -47,16 +47,7 @@ from gateway.releases.allowance import (
     noise_problems,
     readable_classes,
 )
-from gateway.releases.charges import (
-    ChargedTicks,
-    charges_beside,
-    clip,
-    first_peak,
-    nats,
-    peak,
-    sum_charges,
-    units_above,
-)
+from gateway.releases.charges import ChargedTicks, clip, first_peak, nats, other_charges, peak, sum_charges, units_above
 from gateway.releases.entries import (
     SITE,
     AccountKey,
@@ -68,7 +59,7 @@ from gateway.releases.entries import (
     together_name,
     uncharged_problem,
 )
-from gateway.releases.inputs import NoisyInputs, Question, canonical_table, table_of
+from gateway.releases.inputs import NoisyInputs, Question, canonical_table, read_table
 from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import sensitivity
 from gateway.releases.tables import LedgerRows
@@ -93,13 +84,13 @@ class TrustedPolicies:
         """The versions of a stream's policy."""
         return self._policies.get(stream, [])
 
-    def makers(self, stream: Stream, inputs: str, charge: int) -> list[Policy]:
+    def makers(self, stream: Stream, inputs_json: str, charge: int) -> list[Policy]:
         """List the policies that may have made an entry's counts of a stream; empty if none can have.
 
-        `inputs` is the entry's JSON. If it names no table (sums erased, or windows only), any policy may have made the
+        `inputs_json` is of the entry. If it names no table (sums erased, or windows only), any policy may have made the
         counts. With `charge` 0 the entry counts the device's own windows.
         """
-        tables = _named_tables(inputs)
+        tables = _table_digests(inputs_json)
         if not charge or not tables:
             return [policy for policy in self.versions(stream) if charge or policy.counted]
         return [
@@ -128,9 +119,9 @@ class TrustedPolicies:
 
         Windows of streams that move with the stream are charged, too.
         """
-        due = min((self._window_charge(stream, policy) for policy in makers), default=0)
-        if base < due:
-            return f"its devices release themselves {nats(due):.12g} of every tick, and {nats(base):.12g} is charged"
+        floor = min((self._window_charge(stream, policy) for policy in makers), default=0)
+        if base < floor:
+            return f"its devices release themselves {nats(floor):.12g} of every tick, and {nats(base):.12g} is charged"
         return ""
 
     def _window_charge(self, stream: Stream, policy: Policy) -> int:
@@ -143,10 +134,10 @@ class TrustedPolicies:
         return units_above(policy.window_rate) + sum(charges)
 
 
-def _named_tables(inputs: str) -> set[str]:
+def _table_digests(inputs_json: str) -> set[str]:
     """The digests of the noise tables that an entry's inputs name; empty if they are unreadable or erased."""
     try:
-        document: Mapping[str, Any] = json.loads(inputs)
+        document: Mapping[str, Any] = json.loads(inputs_json)
         return {str(columns[0]) for name in ("symbols", "beside") for columns in document.get(name, ())}
     except _READ_ERRORS:
         return set()
@@ -199,7 +190,7 @@ class _Contents:
             document = document_text.encode()
             try:
                 if "rows" in json.loads(document):
-                    self._tables[stated_digest] = table_of(document)
+                    self._tables[stated_digest] = read_table(document)
                 else:
                     self._questions[document_number] = document, Question.read(document)
             except _READ_ERRORS:
@@ -229,7 +220,7 @@ class _Contents:
         if problem := _frame_problem(entry, frame, charges):
             return problem
         stated_promise = frame.epsilon, frame.adversary, frame.stretch_ticks
-        promises = ((*promise[:2], promise.ticks(_period(frame))) for promise in self._promises[audience])
+        promises = ((*promise[:2], promise.ticks(_tick_period(frame))) for promise in self._promises[audience])
         if audience != SITE and stated_promise not in promises:
             return "its release states another promise than its audience has"
         if entry["question"] not in self._questions:
@@ -287,7 +278,7 @@ class _Contents:
                 if policy.table is not None
                 for classes in [question.classes([policy])]
             ]
-            stored_bases = {(symbol.hits, chain) for symbol in basis.symbols for chain in symbol.chains}
+            stored_bases = {(count.hits, chain) for count in basis.symbols for chain in count.chains}
             if not any({(hits, chain) for chain in classes} <= stored_bases for hits, classes in possible_bases):
                 return f"its noise is not for the table and the class of chains of {device}"
         return ""
@@ -300,27 +291,29 @@ class _Contents:
         if entry["audience"] == SITE or entry["mechanism"] in ALONE:
             return ""
         spread = float_up(sensitivity(noisy.inputs.tallies) / noisy.own_scale)
-        dues = {tally.table: units_above(charge(tally.table, spread)) for tally in noisy.counts}
+        costs = {tally.table: units_above(charge(tally.table, spread)) for tally in noisy.counts}
         for device, device_charge in charges.items():
             if not device_charge:
                 continue
             stream = device, entry["stream"]
-            own_dues = {due for table, due in dues.items() if not self._policies or self._policies.has(stream, table)}
+            own_costs = {
+                cost for table, cost in costs.items() if not self._policies or self._policies.has(stream, table)
+            }
             # The replay reports an empty set.
-            if own_dues and all(abs(device_charge - due) > due * TOLERANCE for due in own_dues):
-                return f"{device} is charged {nats(device_charge):.12g}, and its noise {nats(max(own_dues)):.12g}"
+            if own_costs and all(abs(device_charge - cost) > cost * TOLERANCE for cost in own_costs):
+                return f"{device} is charged {nats(device_charge):.12g}, and its noise {nats(max(own_costs)):.12g}"
         length = entry["last"] - entry["first"] + 1
-        for due in set(dues.values()):
-            ticks = sum(tally.ticks for tally in noisy.counts if dues[tally.table] >= due)
-            payers = sum(device_charge >= due * (1 - TOLERANCE) for device_charge in charges.values())
+        for cost in set(costs.values()):
+            ticks = sum(tally.ticks for tally in noisy.counts if costs[tally.table] >= cost)
+            payers = sum(device_charge >= cost * (1 - TOLERANCE) for device_charge in charges.values())
             if ticks > length * payers:
                 return (
-                    f"sums {ticks} ticks that cost {nats(due):.12g} or more, and {payers} devices are charged as much"
+                    f"sums {ticks} ticks that cost {nats(cost):.12g} or more, and {payers} devices are charged as much"
                 )
         return ""
 
 
-def _period(frame: ReleaseFrame) -> int:
+def _tick_period(frame: ReleaseFrame) -> int:
     """The period of a release's ticks in microseconds, at least 1."""
     return max((unix_us(frame.time) - unix_us(frame.since)) // frame.length, 1)
 
@@ -394,10 +387,10 @@ class _Account:
     mechanism: str
     allowance: int = 0
     base: int = 0
-    exclusive: int = 0
+    exclusive_entry: int = 0
     shifted: bool = False
-    named_with: frozenset[Stream] = frozenset()
-    together: bool = False
+    linked_streams: frozenset[Stream] = frozenset()
+    moves_together: bool = False
     runs: list[ChargedTicks] = field(default_factory=list)
     disclosures: list[Disclosure] = field(default_factory=list)
 
@@ -430,7 +423,7 @@ class _Account:
     def history(self) -> list[Disclosure]:
         """List a disclosure for each allowance that had releases; `runs` are set if nothing else counts."""
         disclosures = [version._replace(shifted=self.shifted) for version in self.disclosures if version.charge >= 0]
-        if len(disclosures) == 1 and not (disclosures[0].base or self.together or self.shifted):
+        if len(disclosures) == 1 and not (disclosures[0].base or self.moves_together or self.shifted):
             return [disclosures[0]._replace(runs=tuple(self.runs))]
         return disclosures
 
@@ -484,9 +477,9 @@ class _Replay:
         self._allowances: dict[int, list[list[Any]]] = defaultdict(list)
         for after_entry, *allowance in rows.allowances():
             self._allowances[after_entry].append(allowance)
-        self._outlived: dict[Stream, list[tuple[int, ReleaseClass, int]]] = defaultdict(list)
+        self._old_classes: dict[Stream, list[tuple[int, ReleaseClass, int]]] = defaultdict(list)
         for device, stream, chains, period_us, after_entry in rows.outlived_classes():
-            self._outlived[device, stream] += [(after_entry, chain, period_us) for chain in readable_classes(chains)]
+            self._old_classes[device, stream] += [(after_entry, chain, period_us) for chain in readable_classes(chains)]
         self._apply_changes(0)
 
     def apply_entry(self, entry: Mapping[str, Any], expected_number: int) -> None:
@@ -524,27 +517,27 @@ class _Replay:
         accounts = [account, *(self._by_key[key] for key in keys if key in self._by_key)]
         if account.mechanism != entry["mechanism"]:
             yield "is charged by another mechanism than its account"
-        if not account.named_with <= streams:
-            yield f"is not charged with {together_name(account.named_with)}"
-        if any(member.exclusive for member in accounts) or (
+        if not account.linked_streams <= streams:
+            yield f"is not charged with {together_name(account.linked_streams)}"
+        if any(member.exclusive_entry for member in accounts) or (
             entry["exclusive"] and (account.base or any(member.runs for member in accounts))
         ):
             yield "does not compose with another release"
         if device_charge:
-            near_runs = account.slice_near(first, last + 1)
-            account.runs[near_runs] = sum_charges([*account.runs[near_runs], ChargedTicks(first, last, device_charge)])
+            run_slice = account.slice_near(first, last + 1)
+            account.runs[run_slice] = sum_charges([*account.runs[run_slice], ChargedTicks(first, last, device_charge)])
         elif not account.base:
             yield "its device releases no windows"
-        account.exclusive = number if entry["exclusive"] else account.exclusive
+        account.exclusive_entry = number if entry["exclusive"] else account.exclusive_entry
         account.shifted |= device_charge > 0 and shift != 0
-        account.together |= len(accounts) > 1
+        account.moves_together |= len(accounts) > 1
         runs = [run for member in accounts for run in _charges_at(member, first, last, shift, account.key.device)]
         tick_charge = peak(runs) + account.base
         account.disclose(tick_charge, runs, first, last)
         if problem := _period_problem(account, entry["payload"]):
             yield problem
-        outlived = [outlived for stream in streams for outlived in self._outlived.get(stream, ())]
-        account.note_classes((chain, period) for after_entry, chain, period in outlived if number > after_entry)
+        old_classes = [old_classes for stream in streams for old_classes in self._old_classes.get(stream, ())]
+        account.note_classes((chain, period) for after_entry, chain, period in old_classes if number > after_entry)
         if self._policies and (problem := _note_makers(account, self._policies, entry["inputs"], device_charge)):
             yield problem
         if tick_charge > account.allowance:
@@ -564,7 +557,7 @@ class _Replay:
             if (account := self.accounts.get(account_number)) is None:
                 continue
             account.allowance, account.base = allowance, base
-            account.named_with = charged_streams(chains, account.key.device)
+            account.linked_streams = charged_streams(chains, account.key.device)
             promise = Promise(epsilon, adversary, seconds)
             account.disclosures.append(
                 Disclosure(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), after=entry_number)
@@ -574,7 +567,7 @@ class _Replay:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
             self.problems += [f"{account.key}: {problem}"] if problem else []
             written_classes = {chain for chain in readable_classes(chains) if not isinstance(chain, ListedChains)}
-            if self._policies and written_classes - self._policies.classes({account.key[:2], *account.named_with}):
+            if self._policies and written_classes - self._policies.classes({account.key[:2], *account.linked_streams}):
                 self.problems.append(
                     f"{account.key}: its allowance is for a class of chains of no policy that was given"
                 )
@@ -584,13 +577,13 @@ class _Replay:
         stored_runs: dict[int, list[ChargedTicks]] = defaultdict(list)
         for account_number, *run in rows.runs():
             stored_runs[account_number].append(ChargedTicks(*run))
-        for account_number, *_, allowance, base, _, exclusive, shifted in rows.accounts():
+        for account_number, *_, allowance, base, _, exclusive_entry, shifted in rows.accounts():
             account = self.accounts[account_number]
             contradictions = {
                 "its charges are not those of its entries": stored_runs.pop(account_number, []) != account.runs,
                 "its allowance is not the last one recorded": (allowance, base) != (account.allowance, account.base),
                 "whether its device's clock was set is not what its entries say": bool(shifted) != account.shifted,
-                "its exclusive release is not that of its entries": exclusive != account.exclusive,
+                "its exclusive release is not that of its entries": exclusive_entry != account.exclusive_entry,
             }
             self.problems += [f"{account.key}: {problem}" for problem, is_wrong in contradictions.items() if is_wrong]
         self.problems += [f"account {account_number}: has charges and does not exist" for account_number in stored_runs]
@@ -601,7 +594,7 @@ def _period_problem(account: _Account, payload: bytes) -> str:
     if not account.disclosures or not account.disclosures[-1].promise.seconds or not payload:
         return ""
     try:
-        period = _period(ReleaseFrame.decode(payload))
+        period = _tick_period(ReleaseFrame.decode(payload))
     except FrameError:  # `content_problems` says so
         return ""
     if period >= account.disclosures[-1].period_us:
@@ -609,13 +602,13 @@ def _period_problem(account: _Account, payload: bytes) -> str:
     return f"its ticks are of {period} us, and its allowance is for ticks of {account.disclosures[-1].period_us} us"
 
 
-def _note_makers(account: _Account, policies: TrustedPolicies, inputs: str, charge: int) -> str:
+def _note_makers(account: _Account, policies: TrustedPolicies, inputs_json: str, charge: int) -> str:
     """Add the classes of the policies that made an entry's counts to the account's newest disclosure.
 
     Return the reason why no policy can have made them, or why the base is too small for those, else ''.
     """
     stream = account.key[:2]
-    makers = policies.makers(stream, inputs, charge)
+    makers = policies.makers(stream, inputs_json, charge)
     if not makers:
         policy_kind = "of the table that was counted" if charge else "that releases windows"
         return f"no policy of {account.key.device}/{account.key.stream} {policy_kind} was given"
@@ -624,7 +617,7 @@ def _note_makers(account: _Account, policies: TrustedPolicies, inputs: str, char
 
 
 def _charges_at(account: _Account, first: int, last: int, shift: int, device: str) -> list[ChargedTicks]:
-    """List an account's charges at a device's ticks first..last; `charges_beside` gives those of another device."""
+    """List an account's charges at a device's ticks first..last; `other_charges` gives those of another device."""
     if account.key.device == device:
         return clip(account.runs[account.slice_near(first, last)], first, last)
-    return charges_beside(account.runs, first, last, None if account.shifted else shift)
+    return other_charges(account.runs, first, last, None if account.shifted else shift)

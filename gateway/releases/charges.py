@@ -18,11 +18,11 @@ from typing import NamedTuple
 __all__ = [
     "PER_NAT",
     "ChargedTicks",
-    "charges_beside",
     "clip",
     "first_peak",
     "last_tick_above",
     "nats",
+    "other_charges",
     "peak",
     "sum_charges",
     "units_above",
@@ -76,7 +76,7 @@ def sum_charges(runs: Iterable[ChargedTicks]) -> list[ChargedTicks]:
 
 
 def clip(runs: Iterable[ChargedTicks], first: int, last: int) -> list[ChargedTicks]:
-    """The parts of runs within ticks first..last."""
+    """Cut runs to ticks first..last."""
     return [
         ChargedTicks(max(run.first, first), min(run.last, last), run.charge)
         for run in runs
@@ -84,17 +84,17 @@ def clip(runs: Iterable[ChargedTicks], first: int, last: int) -> list[ChargedTic
     ]
 
 
-def charges_beside(runs: Iterable[ChargedTicks], first: int, last: int, ahead: int | None) -> list[ChargedTicks]:
+def other_charges(runs: Iterable[ChargedTicks], first: int, last: int, lead: int | None) -> list[ChargedTicks]:
     """The charges of another device at the ticks first..last of a device, in this device's tick numbers.
 
-    `runs` have the other device's tick numbers, which this device's are ahead of by `ahead`. `None` says that the other
+    `runs` have the other device's tick numbers, which this device's are ahead of by `lead`. `None` says that the other
     clock was set, so that nobody knows by how much: the largest of `runs` counts for all ticks.
     """
-    if ahead is None:
+    if lead is None:
         charge = peak(runs)
         return [ChargedTicks(first, last, charge)] if charge else []
-    clipped_runs = clip(runs, first - ahead, last - ahead)
-    return [ChargedTicks(run.first + ahead, run.last + ahead, run.charge) for run in clipped_runs]
+    clipped_runs = clip(runs, first - lead, last - lead)
+    return [ChargedTicks(run.first + lead, run.last + lead, run.charge) for run in clipped_runs]
 
 
 def peak(runs: Iterable[ChargedTicks]) -> int:

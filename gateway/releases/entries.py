@@ -42,11 +42,11 @@ __all__ = [
     "State",
     "Stream",
     "StreamPast",
+    "base_problem",
     "canonical_bytes",
     "digest",
     "inputs_digest",
     "named_streams",
-    "standing_problem",
     "together_name",
     "uncharged_problem",
 ]
@@ -300,7 +300,7 @@ def uncharged_problem(audience: str, topic: str, charges: Iterable[int], noise: 
     return ""
 
 
-def standing_problem(key: AccountKey, allowance: int, base: int) -> str:
+def base_problem(key: AccountKey, allowance: int, base: int) -> str:
     """Say why nothing of a stream can be released to an audience, and what to change, or ''."""
     if base <= allowance:
         return ""

@@ -52,9 +52,9 @@ __all__ = [
     "Question",
     "canonical_table",
     "classes_of_release",
+    "read_table",
     "sum_addends",
     "symbols_variances",
-    "table_of",
 ]
 
 
@@ -86,7 +86,7 @@ class Question:
     chains: tuple[Rows, ...] = ()
 
     def sequences(self, device: str) -> list[tuple[str, Window | None]]:
-        """List a device's sequences that may answer: its symbols with `None`, then its windows with their window."""
+        """List a device's sequences that may answer, each with its device window, or with `None` for symbols."""
         window, sequences = self.windows.get(device), list[tuple[str, Window | None]]()
         if device not in self.silent:
             sequences.append((self.stream, None))
@@ -158,15 +158,16 @@ def symbols_addend(query: Query, tallies: Sequence[Tally], scale: Fraction) -> A
     return sum_addends(addends)
 
 
-def symbols_variances(query: Query, ticks: Mapping[NoiseTable, int], scale: Fraction | None) -> Floats:
-    """Bound the variances (n,) of an answer, no dwell time, for the worst states; `ticks` counts symbols by table.
+def symbols_variances(query: Query, tick_counts: Mapping[NoiseTable, int], scale: Fraction | None) -> Floats:
+    """Bound the variances (n,) of an answer, no dwell time, for the worst states.
 
-    `scale` is the scale of the noise on each table's counts, `None` for no noise.
+    `tick_counts` has the number of symbols by table. `scale` is that of the noise on each table's counts;
+    `None` for no noise.
     """
-    variances, noise = np.zeros(len(query.groups)), 0.0 if scale is None else noise_variance(scale)
-    for table, tick_count in ticks.items():
+    variances, noise_var = np.zeros(len(query.groups)), 0.0 if scale is None else noise_variance(scale)
+    for table, tick_count in tick_counts.items():
         weights = weights_of(query, table)
-        variances += tick_count * weights.spread.max(axis=1) + noise * weights.noise
+        variances += tick_count * weights.spread.max(axis=1) + noise_var * weights.noise
     return variances
 
 
@@ -206,22 +207,22 @@ class Inputs(NamedTuple):
 
     Attributes:
         symbols: counts of devices whose symbols alone are used.
-        beside: counts of devices whose symbols and windows are both used.
+        paired_symbols: counts of devices whose symbols and windows are both used.
         windows: answer of the devices whose windows alone are used; `None` without such devices.
-        doubled: answer of the windows of the devices in `beside`; `None` without such devices.
+        paired_windows: answer of the windows of the devices in `paired_symbols`; `None` without such devices.
         windows_scale: the largest scale of the noise of windows; `None` without windows.
     """
 
     symbols: tuple[Tally, ...]
-    beside: tuple[Tally, ...]
+    paired_symbols: tuple[Tally, ...]
     windows: Addend | None
-    doubled: Addend | None
+    paired_windows: Addend | None
     windows_scale: Fraction | None
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
-        """All counts of symbols: these get noise."""
-        return self.symbols + self.beside
+        """All counts of symbols, which get noise."""
+        return self.symbols + self.paired_symbols
 
     @property
     def noise(self) -> Noise:
@@ -244,14 +245,14 @@ class NoisyInputs(NamedTuple):
 
     def answer(self, query: Query, confidence: float) -> tuple[Estimates, int]:
         """Compute the answer, from noisy numbers only, and the number of ticks it is about. FuguError without ticks."""
-        _, _, windows, doubled, _ = self.inputs
+        _, _, windows, paired_windows, _ = self.inputs
         scale, symbol_count = self.own_scale, len(self.inputs.symbols)
-        symbols, beside_counts = self.counts[:symbol_count], self.counts[symbol_count:]
-        if windows is None and doubled is None:
+        symbols, paired_counts = self.counts[:symbol_count], self.counts[symbol_count:]
+        if windows is None and paired_windows is None:
             return estimate(query, symbols, scale, confidence), sum(tally.ticks for tally in symbols)
         addends = [] if windows is None else [windows]
-        if doubled is not None:
-            addends.append(weighted_mean(doubled, symbols_addend(query, beside_counts, scale)))
+        if paired_windows is not None:
+            addends.append(weighted_mean(paired_windows, symbols_addend(query, paired_counts, scale)))
         if symbols:
             addends.append(symbols_addend(query, symbols, scale))
         total = sum_addends(addends)
@@ -267,10 +268,10 @@ class NoisyInputs(NamedTuple):
             for sums, counts in zip(self.inputs.tallies, self.counts, strict=True)
             for noise in [counts.counts - sums.counts]
         ]
-        _, _, windows, doubled, windows_scale = self.inputs
+        _, _, windows, paired_windows, windows_scale = self.inputs
         fields = {
             "beside": tallies[symbol_count:],
-            "doubled": doubled and doubled.document(),
+            "doubled": paired_windows and paired_windows.document(),
             "scale": tallies and str(self.own_scale),
             "symbols": tallies[:symbol_count],
             "windows": windows and windows.document(),
@@ -281,14 +282,14 @@ class NoisyInputs(NamedTuple):
     @classmethod
     def read(cls, document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> NoisyInputs:
         """Read a `document`, with tables by digest. ArithmeticError, KeyError, TypeError or ValueError for others."""
-        symbol_pairs, beside_pairs = (_read_tallies(document.get(name, ()), tables) for name in ("symbols", "beside"))
-        windows, doubled = (_read_addend(document.get(name)) for name in ("windows", "doubled"))
+        symbol_pairs, paired_tallies = (_read_tallies(document.get(name, ()), tables) for name in ("symbols", "beside"))
+        windows, paired_windows = (_read_addend(document.get(name)) for name in ("windows", "doubled"))
         windows_scale = _read_scale(document["windows_scale"]) if "windows_scale" in document else None
-        symbol_sums, beside_sums = (tuple(tally for tally, _ in tallies) for tallies in (symbol_pairs, beside_pairs))
-        inputs = Inputs(symbol_sums, beside_sums, windows, doubled, windows_scale)
+        symbol_sums, paired_sums = (tuple(tally for tally, _ in tallies) for tallies in (symbol_pairs, paired_tallies))
+        inputs = Inputs(symbol_sums, paired_sums, windows, paired_windows, windows_scale)
         if not inputs.tallies and windows is None:
             raise ValueError("there is nothing in it")
-        counts = tuple(noisy for _, noisy in (*symbol_pairs, *beside_pairs))
+        counts = tuple(noisy_tally for _, noisy_tally in (*symbol_pairs, *paired_tallies))
         return NoisyInputs(inputs, _read_scale(document["scale"]) if counts else Fraction(1), counts)
 
 
@@ -324,6 +325,6 @@ def canonical_table(table: NoiseTable) -> bytes:
     return canonical_bytes({"rows": [list(row) for row in table.rows]})
 
 
-def table_of(document: bytes) -> NoiseTable:
+def read_table(document: bytes) -> NoiseTable:
     """Read the bytes of `canonical_table`. KeyError, TypeError or ValueError if they hold none."""
     return NoiseTable(tuple(tuple(row) for row in json.loads(document)["rows"]))

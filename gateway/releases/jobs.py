@@ -29,8 +29,8 @@ from gateway.releases.entries import (
     Allowance,
     Stream,
     StreamPast,
+    base_problem,
     named_streams,
-    standing_problem,
     together_name,
 )
 from gateway.releases.inputs import Question, classes_of_release
@@ -146,7 +146,7 @@ def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
 
 
 def _check_groups(config: ReleaseConfig, catalogue: Catalogue) -> None:
-    """Refuse an audience that is told sums of a group that no policy has, and a release with the name of a sum."""
+    """Refuse audiences with sums of an unknown group, and releases with the name of a sum."""
     groups = catalogue.groups().values()
     for audience, terms in config.audiences.items():
         for group_name in set(terms.sums) - {group.name for group in groups}:
@@ -212,7 +212,7 @@ def _job(plan: ScheduledRelease, devices: tuple[str, ...], config: ReleaseConfig
     audience = None if plan.audience == SITE else config.audiences[plan.audience]
     topic = topic_of("release", catalogue.fleet, plan.audience, name)
     tick_allowances = _compare_mechanisms(plan, devices, audience, catalogue)
-    mechanism = _least_noise(tick_allowances)
+    mechanism = _quietest_mechanism(tick_allowances)
     useful = not query.definition.pairs and all(policy.useful_for == "share" for policy in newest_policies.values())
     question = Question(
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
@@ -228,7 +228,7 @@ def _job(plan: ScheduledRelease, devices: tuple[str, ...], config: ReleaseConfig
 def _compare_mechanisms(
     plan: ScheduledRelease, devices: tuple[str, ...], audience: Audience | None, catalogue: Catalogue
 ) -> dict[Mechanism, int]:
-    """Return by mechanism the allowance of a tick, for the device that has least; FuguError if none protects.
+    """Return the least allowance of a tick of any device, by mechanism; FuguError if no mechanism protects.
 
     For the site, or with mechanism "chain" configured, there is nothing to compare: returns 0 for "chain".
     """
@@ -248,7 +248,7 @@ def _compare_mechanisms(
     return comparison
 
 
-def _least_noise(tick_allowances: Mapping[Mechanism, int]) -> Mechanism:
+def _quietest_mechanism(tick_allowances: Mapping[Mechanism, int]) -> Mechanism:
     """Return the mechanism with the largest allowance of a tick; "chain" on a tie."""
     if "chain" in tick_allowances and tick_allowances["chain"] * _TIED >= max(tick_allowances.values()):
         return "chain"
@@ -328,7 +328,7 @@ def release_window(policy: Policy, plan: ScheduledRelease, query: Query) -> Wind
 
 
 def answer_rows(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
-    """The matrix (answers, counts) of 0 and 1 that says which counts of a window add up to each number of the answer.
+    """Return the matrix (answers, counts) that is 1 where a count of a window adds to a number of the answer, else 0.
 
     Returns `None` if the counts do not add up to the answer.
     """
@@ -343,7 +343,7 @@ def _site_promise(name: str, counted_ticks: Sequence[CountedTicks]) -> tuple[Aud
     """The promise to the site: the weakest of the streams' guarantees, about the shortest stretch of any of them."""
     ranks: tuple[Adversary, ...] = get_args(Adversary)
     guarantees = [stream_ticks.policy.guarantee for stream_ticks in counted_ticks]
-    weakest = min((guarantee.adversary for guarantee in guarantees), key=ranks.index)
+    weakest_adversary = min((guarantee.adversary for guarantee in guarantees), key=ranks.index)
     ticks = min(guarantee.stretch_ticks for guarantee in guarantees)
     worst = max(counted_ticks, key=lambda stream_ticks: stream_ticks.epsilon(ticks))
     if math.isinf(epsilon := worst.epsilon(ticks)):
@@ -352,7 +352,7 @@ def _site_promise(name: str, counted_ticks: Sequence[CountedTicks]) -> tuple[Aud
             f"release {name}: ticks {worst.first}..{worst.last} of {stream} are next to a change of its policy over "
             "which no epsilon is known: later windows have one"
         )
-    return Audience(epsilon=epsilon, adversary=weakest), ticks
+    return Audience(epsilon=epsilon, adversary=weakest_adversary), ticks
 
 
 def allowances(
@@ -368,19 +368,19 @@ def allowances(
     job that can never release anything. For sums of a group, the key is the group's name.
     """
     groups = {stream: group for group in streams_together(catalogue) for stream in group}
-    requests_of: dict[tuple[str, str, str, Mechanism], list[tuple[str, Matrices]]] = {}
+    requests_by_account: dict[tuple[str, str, str, Mechanism], list[tuple[str, Matrices]]] = {}
     for job in jobs:
         for device in job.question.devices if job.plan.audience != SITE else ():
             account = (device, job.plan.stream, job.plan.audience, job.question.mechanism)
-            requests_of.setdefault(account, []).append((job.name, job.plan.chains))
+            requests_by_account.setdefault(account, []).append((job.name, job.plan.chains))
     for audience_name, audience in config.audiences.items():
         for device, stream in catalogue.symbol_streams() if audience.sums else ():
-            group_names = {shared.group.name for policy in catalogue.policies(device, stream) for shared in policy.sums}
+            group_names = {window.group.name for policy in catalogue.policies(device, stream) for window in policy.sums}
             for group_name in sorted(group_names & set(audience.sums)):
-                requests_of.setdefault((device, stream, audience_name, "chain"), []).append((group_name, ()))
+                requests_by_account.setdefault((device, stream, audience_name, "chain"), []).append((group_name, ()))
     allowances: list[Allowance] = []
     impossible: dict[str, str] = {}
-    for (device, stream, audience_name, mechanism), requests in sorted(requests_of.items()):
+    for (device, stream, audience_name, mechanism), requests in sorted(requests_by_account.items()):
         key, request_names = AccountKey(device, stream, audience_name), [request_name for request_name, _ in requests]
         audience = config.audiences[audience_name]
         streams = sorted(groups.get((device, stream), [(device, stream)]))
@@ -397,7 +397,7 @@ def allowances(
         except ChainClassError as error:
             impossible |= dict.fromkeys(request_names, f"{key}: nothing can be released: {error}")
             continue
-        if problem := standing_problem(key, max_charge, base):
+        if problem := base_problem(key, max_charge, base):
             impossible |= dict.fromkeys(request_names, problem)
         chains, period = tuple(dict.fromkeys(chains for chains, _ in classes)), min(period for _, period in classes)
         allowances.append(Allowance(key, max_charge, base, audience.promise, period, mechanism, chains))

@@ -24,7 +24,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text, unix_us
 from fugu.contract.windows import Mechanism
 from fugu.host.database import LEDGER
-from gateway.releases.charges import ChargedTicks, charges_beside, clip, last_tick_above, nats, peak, sum_charges
+from gateway.releases.charges import ChargedTicks, clip, last_tick_above, nats, other_charges, peak, sum_charges
 from gateway.releases.entries import (
     SITE,
     Account,
@@ -216,18 +216,18 @@ class Ledger:
     def charge_together(self, groups: Iterable[Iterable[Stream]], *, time_us: int) -> None:
         """Let the streams of each group share their charges, past and future, for ever; every change is recorded."""
         with self.transaction():
-            ties = self._ties()
+            old_groups = self._groups_by_stream()
             for group in groups:
-                members = frozenset(group).union(*(ties[stream][1] for stream in group if stream in ties))
-                tie = together_name(members), members
-                changed_streams = [stream for stream in sorted(members) if ties.get(stream) != tie]
+                members = frozenset(group).union(*(old_groups[stream][1] for stream in group if stream in old_groups))
+                new_group = together_name(members), members
+                changed_streams = [stream for stream in sorted(members) if old_groups.get(stream) != new_group]
                 self._db.executemany(
                     "INSERT INTO together (device, stream, name, after_entry, time_us) VALUES (?, ?, ?, ?, ?)",
-                    [(*stream, tie[0], self.newest_entry, time_us) for stream in changed_streams],
+                    [(*stream, new_group[0], self.newest_entry, time_us) for stream in changed_streams],
                 )
-                ties |= dict.fromkeys(changed_streams, tie)
+                old_groups |= dict.fromkeys(changed_streams, new_group)
 
-    def _ties(self, devices: Sequence[str] | None = None) -> dict[Stream, tuple[str, frozenset[Stream]]]:
+    def _groups_by_stream(self, devices: Sequence[str] | None = None) -> dict[Stream, tuple[str, frozenset[Stream]]]:
         """Map streams to the name and the members of the group that shares their charges; streams alone are left out.
 
         Only streams of `devices` are looked up, or all of them with `None`.
@@ -245,19 +245,19 @@ class Ledger:
 
     def _members(self, streams: Collection[Stream]) -> list[Stream]:
         """List the given streams and all streams that share charges with one of them, in order."""
-        ties = self._ties([device for device, _ in streams])
-        return sorted({*streams}.union(*(ties[stream][1] for stream in streams if stream in ties)))
+        groups = self._groups_by_stream([device for device, _ in streams])
+        return sorted({*streams}.union(*(groups[stream][1] for stream in streams if stream in groups)))
 
     def _books(self, audience: str, streams: Collection[Stream]) -> dict[Stream, _Book]:
         """Look up an audience's accounts of the given streams, and of the streams that move with them."""
-        ties = self._ties([device for device, _ in streams])
-        devices = {device for group in (streams, *{members for _, members in ties.values()}) for device, _ in group}
+        groups = self._groups_by_stream([device for device, _ in streams])
+        devices = {device for group in (streams, *{members for _, members in groups.values()}) for device, _ in group}
         account_rows = select_among(self._db, f"{_ACCOUNT} WHERE audience=? AND device", [*devices], audience)
         accounts, books = {row[1:3]: _AccountRow._make(row) for row in account_rows}, dict[Stream, _Book]()
         for stream in streams:
-            together, members = ties.get(stream, ("", frozenset([stream])))
+            group_name, members = groups.get(stream, ("", frozenset([stream])))
             other_accounts = [accounts[member] for member in sorted(members - {stream}) if member in accounts]
-            books[stream] = _Book(accounts.get(stream), together, members, other_accounts)
+            books[stream] = _Book(accounts.get(stream), group_name, members, other_accounts)
         return books
 
     def _class_id(self, classes: tuple[ReleaseClass, ...]) -> int:
@@ -401,7 +401,7 @@ class Ledger:
         self, release: Release, key: AccountKey, account: _AccountRow, book: _Book, runs: list[ChargedTicks]
     ) -> None:
         """Refuse a release if an account does not allow it; `runs` are the account's charges with the release."""
-        together, other_accounts = book.together, book.other_accounts
+        group, other_accounts = book.together, book.other_accounts
         shift, charge, base = release.shifts.get(key.device, 0), release.charges[key.device], account.base
         first, last = release.first + shift, release.last + shift
         exclusive_entry = next((row.exclusive for row in (account, *other_accounts) if row.exclusive), 0)
@@ -410,11 +410,11 @@ class Ledger:
             rule = account.mechanism
             problem = f"mechanism {release.mechanism} keeps no promise whose releases are charged by {rule}"
         elif exclusive_entry:
-            problem = f"entry {exclusive_entry} does not compose with any other release of {together or 'this stream'}"
+            problem = f"entry {exclusive_entry} does not compose with any other release of {group or 'this stream'}"
         elif release.exclusive and (base or any(self._runs(row.id) for row in (account, *other_accounts))):
             problem = (
                 f"mechanism {release.mechanism} does not compose and something was charged to "
-                f"{together or 'this stream'} before"
+                f"{group or 'this stream'} before"
             )
         # A release of the device's own windows charges 0: the base holds their charge, once for all releases.
         elif not (charge or base):
@@ -424,13 +424,13 @@ class Ledger:
         charges = clip(runs, first, last) if charge else [ChargedTicks(first, last, peak(clip(runs, first, last)))]
         charges.append(ChargedTicks(first, last, base))
         for other in other_accounts:
-            ahead = 0 if other.device == key.device else None if other.shifted else shift  # a device has one clock
-            runs = self._runs(other.id) if ahead is None else self._runs_at(other.id, first - ahead, last - ahead)
-            charges += charges_beside(runs, first, last, ahead)
+            lead = 0 if other.device == key.device else None if other.shifted else shift  # a device has one clock
+            runs = self._runs(other.id) if lead is None else self._runs_at(other.id, first - lead, last - lead)
+            charges += other_charges(runs, first, last, lead)
         if excess := [run for run in sum_charges(charges) if run.charge > account.allowance]:
-            who = f"{key}, with all of {together}, which move together" if together else f"{key}"
+            label = f"{key}, with all of {group}, which move together" if group else f"{key}"
             raise LedgerError(
-                f"{who}: ticks {excess[0].first}..{excess[-1].last} would reach {nats(peak(excess)):.12g} of "
+                f"{label}: ticks {excess[0].first}..{excess[-1].last} would reach {nats(peak(excess)):.12g} of "
                 f"{nats(account.allowance):.12g} allowed, {nats(peak(excess) - account.allowance):.12g} too much"
             )
 
@@ -471,7 +471,7 @@ class Ledger:
         return group
 
     def _id_of(self, table: str, columns: str, *row: str) -> tuple[int, bool]:
-        """The id of the row whose first column has the first of these values, and whether it was inserted as new."""
+        """Look up the row by its first value, or insert it; return its id, and whether it is new."""
         old_row = self._row(f"SELECT id FROM {table} WHERE {columns.partition(',')[0]}=?", row[0])
         return (old_row[0], False) if old_row else (self._insert(table, columns, *row), True)
 
@@ -562,16 +562,16 @@ class Ledger:
         )
         return str(self._row(query, self._account(key).id)[0])
 
-    def louder_ticks(self, key: AccountKey, ahead: int) -> list[LouderTicks]:
-        """Find ticks of a stream, or of streams that move with it, of which more was told than may be told now.
+    def louder_ticks(self, key: AccountKey, lead: int) -> list[LouderTicks]:
+        """Find ticks of a stream, or of streams that move with it, that were charged more than is allowed now.
 
-        `ahead` is by how much the device's tick numbers are ahead of wall ticks. The largest charges of devices whose
+        `lead` is by how much the device's tick numbers are ahead of wall ticks. The largest charges of devices whose
         clocks were set are added up. Raises LedgerError if the stream has no account.
         """
         louder_ticks = []
         account, _, members, other_accounts = self._books(key.audience, [key[:2]])[key[:2]]
         unknown_ends = [
-            end + (0 if member[0] == key.device else ahead) for member in members if (end := self._beginning(member)[1])
+            end + (0 if member[0] == key.device else lead) for member in members if (end := self._beginning(member)[1])
         ]
         if unknown_ends:
             louder_ticks.append(LouderTicks(max(unknown_ends) - 1, None))
@@ -580,13 +580,13 @@ class Ledger:
         query = "SELECT MAX(allowance), MAX(base) FROM intact_allowances WHERE account=?"
         limits = [self._row(query, row.id) for row in (account, *other_accounts)]
         largest_allowance, base = map(max, zip(*limits, strict=True))
-        clocks = self._by_clock((account, *other_accounts))
-        excess = sum(peak(runs) for runs in clocks.values()) + base - account.allowance
+        runs_by_clock = self._runs_by_clock((account, *other_accounts))
+        excess = sum(peak(runs) for runs in runs_by_clock.values()) + base - account.allowance
         if excess > 0 and largest_allowance > account.allowance:
             shifted_clocks = {row.clock for row in other_accounts if row.device != key.device and self._runs(row.id)}
             last_ticks = (
-                last_tick_above(runs, peak(runs) - excess) + (ahead if clock in shifted_clocks else 0)
-                for clock, runs in clocks.items()
+                last_tick_above(runs, peak(runs) - excess) + (lead if clock in shifted_clocks else 0)
+                for clock, runs in runs_by_clock.items()
             )
             louder_ticks.append(LouderTicks(max(last_ticks), min(excess, largest_allowance - account.allowance)))
         return louder_ticks
@@ -634,7 +634,7 @@ class Ledger:
         return self._db.execute(query).fetchall()
 
     def forget(self, device: str, *, time_us: int) -> int:
-        """Erase the inputs of a device's releases; charges and payloads stay. Return in how many entries."""
+        """Erase the inputs of a device's releases; charges and payloads stay. Return the number of entries."""
         with self.transaction():
             rowcount = self._db.execute(
                 "UPDATE entries SET inputs='', inputs_digest='' WHERE inputs<>'' AND in_group IN "
@@ -672,7 +672,7 @@ class Ledger:
         return dict(self._db.execute(query, (entry_number,)).fetchall())
 
     def shifts(self, entry_number: int) -> dict[str, int]:
-        """By how much each device's tick numbers are ahead of an entry's wall ticks, by device."""
+        """The ticks by which each device's numbers are ahead of an entry's wall ticks."""
         query = "SELECT device, shift FROM members JOIN entries USING (in_group) WHERE number=? ORDER BY device"
         return dict(self._db.execute(query, (entry_number,)).fetchall())
 
@@ -739,15 +739,15 @@ class Ledger:
         """Add to an account the name and the largest charge of all streams that move with its own."""
         spent = account.spent
         if book.account is not None and book.other_accounts:
-            spent = sum(map(peak, self._by_clock((book.account, *book.other_accounts)).values()))
+            spent = sum(map(peak, self._runs_by_clock((book.account, *book.other_accounts)).values()))
         return account._replace(together=book.together, spent_together=spent)
 
-    def _by_clock(self, accounts: Iterable[_AccountRow]) -> dict[str, list[ChargedTicks]]:
+    def _runs_by_clock(self, accounts: Iterable[_AccountRow]) -> dict[str, list[ChargedTicks]]:
         """The charges of accounts by clock: a device's own if it was set, "" for all accounts of other devices."""
-        clocks: dict[str, list[ChargedTicks]] = {}
+        runs_by_clock: dict[str, list[ChargedTicks]] = {}
         for account in accounts:
-            clocks.setdefault(account.clock, []).extend(self._runs(account.id))
-        return clocks
+            runs_by_clock.setdefault(account.clock, []).extend(self._runs(account.id))
+        return runs_by_clock
 
     def _entries(self, where: str, *parameters: object) -> list[Entry]:
         rows = self._db.execute(f"SELECT {_ENTRY} FROM intact_entries WHERE {where}", parameters)

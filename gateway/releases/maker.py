@@ -139,29 +139,29 @@ def device_symbols(
     """
     stream, length = question.stream, question.length
     symbols: dict[str, DeviceSymbols] = {}
-    for shift, device_of in _devices_by_shift(store, stream, devices, (first_wall, first_wall + length - 1)).items():
+    for shift, owners in _devices_by_shift(store, stream, devices, (first_wall, first_wall + length - 1)).items():
         first, last = first_wall + shift, first_wall + shift + length - 1
-        frames = store.symbols.across([*device_of], first, last)
-        by_device = {device: DeviceSymbols(shift, {}, {}) for device in device_of.values()}
-        line_of, rows, row_lines = dict[tuple[str, NoiseTable], int](), list[int](), list[int]()
+        frames = store.symbols.across([*owners], first, last)
+        answers = {device: DeviceSymbols(shift, {}, {}) for device in owners.values()}
+        lines, rows, row_lines = dict[tuple[str, NoiseTable], int](), list[int](), list[int]()
         columns = (frames.number, frames.version, frames.shift, frames.first, frames.last)
         frame_rows = zip(*(column.tolist() for column in columns), strict=True)
         for row, (sequence_number, version, frame_shift, frame_first, frame_last) in enumerate(frame_rows):
-            device = device_of[sequence_number]
+            device = owners[sequence_number]
             policy = catalogue.recall(device, stream, version, SymbolModel).policy
             if policy.discretiser.states != question.labels:
-                by_device.pop(device, None)
-            elif frame_shift == shift and device in by_device:
+                answers.pop(device, None)
+            elif frame_shift == shift and device in answers:
                 assert policy.table is not None  # the symbols were drawn from it
                 rows.append(row)
-                row_lines.append(line_of.setdefault((device, policy.table), len(line_of)))
-                _widen_version(by_device[device].versions, policy, max(frame_first, first), min(frame_last, last))
-        symbol_lines = np.full((len(line_of), length), UNOBSERVED, dtype=np.int64)
+                row_lines.append(lines.setdefault((device, policy.table), len(lines)))
+                _widen_version(answers[device].versions, policy, max(frame_first, first), min(frame_last, last))
+        symbol_lines = np.full((len(lines), length), UNOBSERVED, dtype=np.int64)
         frames.lay_out(rows, row_lines, first, symbol_lines)
-        for (device, table), line in line_of.items():
-            if device in by_device:
-                by_device[device].tables[table] = symbol_lines[line]
-        symbols |= {device: symbols_of for device, symbols_of in by_device.items() if symbols_of.tables}
+        for (device, table), line in lines.items():
+            if device in answers:
+                answers[device].tables[table] = symbol_lines[line]
+        symbols |= {device: answer for device, answer in answers.items() if answer.tables}
     return symbols
 
 
@@ -172,19 +172,19 @@ def device_windows(
 
     Devices without such an answer are left out.
     """
-    devices_of: dict[Window, list[str]] = {}
+    devices_by_window: dict[Window, list[str]] = {}
     for device in devices:
         if (window := question.windows.get(device)) is not None:
-            devices_of.setdefault(window, []).append(device)
+            devices_by_window.setdefault(window, []).append(device)
     answers: dict[str, DeviceWindows] = {}
     wall_ticks = first_wall, first_wall + question.length - 1
-    for window, window_devices in devices_of.items():
+    for window, window_devices in devices_by_window.items():
         sequence = sequence_name(question.stream, window.name)
-        for shift, device_of in _devices_by_shift(store, sequence, window_devices, wall_ticks, window).items():
+        for shift, owners in _devices_by_shift(store, sequence, window_devices, wall_ticks, window).items():
             first = first_wall + shift
             frames: dict[str, list[WindowFrame]] = {}
-            for number, frame in store.windows.across([*device_of], first, first + question.length - 1):
-                frames.setdefault(device_of[number], []).append(frame)
+            for number, frame in store.windows.across([*owners], first, first + question.length - 1):
+                frames.setdefault(owners[number], []).append(frame)
             for device, device_frames in frames.items():
                 answer = _windows_answer(catalogue, question, device, device_frames, first, shift)
                 if answer is not None:
@@ -221,25 +221,25 @@ def _windows_answer(
     return DeviceWindows(addend, max(scales), versions, beginning, shift)
 
 
-def windows_addend(counts: Ints, number_counts: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
+def windows_addend(counts: Ints, summand_counts: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
     """Compute the answer of w windows of a device.
 
     Args:
         counts: (w, n) noisy counts of each window, added up over the states of each value.
-        number_counts: (n,) how many noisy counts of a window were added up for each value.
+        summand_counts: (n,) how many noisy counts of a window were added up for each value.
         scales: (w,) scale of each window's noise.
         ticks: number of ticks that the windows have counted.
     """
     variance = sum(noise_variance(scale) for scale in scales)
     return Addend(
         counts.sum(axis=0).astype(np.float64),
-        np.asarray(number_counts * variance, dtype=np.float64),
-        np.ones(len(number_counts)),
+        np.asarray(summand_counts * variance, dtype=np.float64),
+        np.ones(len(summand_counts)),
         ticks,
     )
 
 
-def ticks_of(symbols: dict[NoiseTable, Ints]) -> Counter[NoiseTable]:
+def table_ticks(symbols: dict[NoiseTable, Ints]) -> Counter[NoiseTable]:
     """The number of ticks that have a symbol of each table."""
     return Counter({table: int((symbol_row >= 0).sum()) for table, symbol_row in symbols.items()})
 
@@ -253,7 +253,7 @@ def windows_are_better(question: Question, windows: DeviceWindows, symbols: dict
     """
     if not symbols:
         return True
-    ticks = ticks_of(symbols)
+    ticks = table_ticks(symbols)
     if windows.addend.ticks + windows.beginning < ticks.total():
         return False
     return bool(windows.addend.variances.sum() <= symbols_variances(question.query, ticks, None).sum())
@@ -274,10 +274,10 @@ class Counts:
     """
 
     symbols: dict[NoiseTable, Tally] = field(default_factory=dict)
-    beside: dict[NoiseTable, Tally] = field(default_factory=dict)
+    paired_symbols: dict[NoiseTable, Tally] = field(default_factory=dict)
     windows: dict[str, DeviceWindows] = field(default_factory=dict)
     tables: dict[str, set[NoiseTable]] = field(default_factory=dict)
-    counted: dict[str, CountedSymbols] = field(default_factory=dict)
+    counted_symbols: dict[str, CountedSymbols] = field(default_factory=dict)
     shifts: dict[str, int] = field(default_factory=dict)
     versions: list[tuple[Policy, int, int]] = field(default_factory=list)
 
@@ -288,7 +288,7 @@ class Counts:
         paired_addends = [window.addend for device, window in self.windows.items() if device in self.tables]
         return Inputs(
             tuple(self.symbols.values()),
-            tuple(self.beside.values()),
+            tuple(self.paired_symbols.values()),
             sum_addends(lone_addends) if lone_addends else None,
             sum_addends(paired_addends) if paired_addends else None,
             max((window.scale for window in self.windows.values()), default=None),
@@ -341,18 +341,18 @@ class Maker:
             raise EmptyWindowError(
                 f"release {job.name}: no tick of {first}..{first + job.plan.length - 1} has a symbol or a count"
             )
-        basis = self._basis(job, counts, seconds) if job.question.mechanism in ALONE else None
+        basis = self._noise_basis(job, counts, seconds) if job.question.mechanism in ALONE else None
         inputs = counts.inputs
-        scale = self._scale(job, counts, inputs, basis) if counts.tables else Fraction(1)
+        scale = self._noise_scale(job, counts, inputs, basis) if counts.tables else Fraction(1)
         spread = float_up(sensitivity(inputs.tallies) / scale)
-        to_site = job.plan.audience == SITE
-        promise = job.promise([self.counted_ticks(*version) for version in counts.versions] if to_site else ())
+        is_for_site = job.plan.audience == SITE
+        promise = job.promise([self.counted_ticks(*version) for version in counts.versions] if is_for_site else ())
         charges = dict.fromkeys((*counts.windows, *counts.tables), 0)
         if basis is not None:
             charges = dict.fromkeys(charges, units_below(job.epsilon))
-        elif not to_site:
-            charge_of = cache(lambda table: units_above(charge(table, spread)))
-            charges |= {device: max(map(charge_of, tables)) for device, tables in counts.tables.items()}
+        elif not is_for_site:
+            table_charge = cache(lambda table: units_above(charge(table, spread)))
+            charges |= {device: max(map(table_charge, tables)) for device, tables in counts.tables.items()}
         release = Release(
             name=job.name,
             audience=job.plan.audience,
@@ -367,9 +367,9 @@ class Maker:
             scale=str(inputs.largest_scale(scale)),
             topic=job.topic,
             basis="" if basis is None else basis.model_dump_json(),
-            reason="" if min(charges.values()) else _NO_CHARGE if to_site else CHARGED_BEFORE,
+            reason="" if min(charges.values()) else _NO_CHARGE if is_for_site else CHARGED_BEFORE,
         )
-        if not to_site:
+        if not is_for_site:
             self.refuse_leaks(job, release)
         return self.ledger.reserve(
             release,
@@ -430,35 +430,34 @@ class Maker:
 
     def _count(self, question: Question, devices: Sequence[str], first: int, counts: Counts) -> None:
         """Add the symbols and windows of some devices to `counts`."""
-        symbols_of = device_symbols(self.store, self.catalogue, question, devices, first)
-        windows_of = device_windows(self.store, self.catalogue, question, devices, first)
+        symbols_by_device = device_symbols(self.store, self.catalogue, question, devices, first)
+        windows_by_device = device_windows(self.store, self.catalogue, question, devices, first)
         symbol_rows: dict[tuple[bool, NoiseTable], list[Ints]] = {}
         for device in devices:
-            shift, symbols, versions = symbols_of.get(device, _NO_SYMBOLS)
-            windows = windows_of.get(device)
-            use_both = (
-                question.source == "both" and windows is not None and windows.addend.ticks == ticks_of(symbols).total()
-            )
-            if windows is not None and (use_both or windows_are_better(question, windows, symbols)):
+            shift, symbols, versions = symbols_by_device.get(device, _NO_SYMBOLS)
+            windows = windows_by_device.get(device)
+            symbol_ticks = table_ticks(symbols).total()
+            uses_both = question.source == "both" and windows is not None and windows.addend.ticks == symbol_ticks
+            if windows is not None and (uses_both or windows_are_better(question, windows, symbols)):
                 counts.windows[device] = windows
                 counts.shifts[device] = windows.shift
                 counts.versions += windows.versions.values()
-                if not use_both:
+                if not uses_both:
                     continue
             if symbols:
                 counts.tables[device] = set(symbols)
                 counts.shifts[device] = shift
                 counts.versions += versions.values()
                 if question.mechanism == "wasserstein":
-                    counts.counted[device] = self._counted(question, device, symbols)
+                    counts.counted_symbols[device] = self._counted_symbols(question, device, symbols)
                 for table, symbol_row in symbols.items():
-                    symbol_rows.setdefault((use_both, table), []).append(symbol_row)
-        for (use_both, table), table_rows in symbol_rows.items():
-            tallies = counts.beside if use_both else counts.symbols
+                    symbol_rows.setdefault((uses_both, table), []).append(symbol_row)
+        for (uses_both, table), table_rows in symbol_rows.items():
+            tallies = counts.paired_symbols if uses_both else counts.symbols
             tally = count_symbols(question.query, np.stack(table_rows), table)
             tallies[table] = tallies[table].plus(tally) if table in tallies else tally
 
-    def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
+    def _counted_symbols(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
         """The inputs of the distribution of a device's count. FuguError if the Wasserstein mechanism cannot use it."""
         if len(symbols) > 1:
             raise FuguError(
@@ -475,22 +474,22 @@ class Maker:
         chains = question.classes(self.catalogue.charged_policies(device, question.stream))
         return counted_symbols(chains, table, question.query.states, (symbol_row >= 0).tolist())
 
-    def _basis(self, job: Job, counts: Counts, seconds: float) -> WholeWindow:
+    def _noise_basis(self, job: Job, counts: Counts, seconds: float) -> WholeWindow:
         """Compute what the noise of a mechanism that does not compose is based on. LaterError after `seconds`."""
         if job.question.mechanism == "wasserstein":
             spent_seconds = 0.0
-            for symbols in counts.counted.values():
+            for symbols in counts.counted_symbols.values():
                 start = time.monotonic()
                 _ = symbols.distance  # takes half a minute at most, and is cached
                 duration = time.monotonic() - start
                 spent_seconds += duration if duration > _STORED_SECONDS else 0.0
                 if spent_seconds > seconds:
                     raise LaterError
-            return WholeWindow(symbols=tuple(counts.counted.values()))
+            return WholeWindow(symbols=tuple(counts.counted_symbols.values()))
         count = max(tally.counts.size for tally in counts.symbols.values())
         return WholeWindow(moved=window_sensitivity(job.question.query.kind, count, job.plan.length))
 
-    def _scale(self, job: Job, counts: Counts, inputs: Inputs, basis: WholeWindow | None) -> Fraction:
+    def _noise_scale(self, job: Job, counts: Counts, inputs: Inputs, basis: WholeWindow | None) -> Fraction:
         """The scale of the noise on counts of symbols. LedgerError if a share of the allowance is nothing."""
         if basis is not None:
             return basis.scale(job.epsilon)

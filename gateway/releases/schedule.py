@@ -240,13 +240,13 @@ class ReleaseSchedule:
                     firsts[stream] = min(first, firsts.get(stream, first))
         return firsts
 
-    def acknowledged(self, message_id: int, accepted: bool) -> None:
+    def acknowledged(self, message_id: int, is_accepted: bool) -> None:
         """Note the broker's answer to a message. Raises DatabaseError if the ledger is lost.
 
         A release that cannot be marked as published is published again at the next start.
         """
         entry_number = self._in_flight.pop(message_id, None)
-        if entry_number and accepted:
+        if entry_number and is_accepted:
             try:
                 self._ledger.mark(entry_number, "published")
                 self._counters["releases_published"] += 1

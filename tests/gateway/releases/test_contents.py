@@ -15,7 +15,7 @@ import pytest
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.entries import canonical_bytes, digest, inputs_digest
-from gateway.releases.inputs import canonical_table, table_of
+from gateway.releases.inputs import canonical_table, read_table
 from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import Tally
 from gateway.store.engine import LedgerError
@@ -248,4 +248,4 @@ def test_a_gateway_that_adds_no_noise_is_found(tmp_path: Path, monkeypatch: pyte
 
 def test_tables_are_written_in_one_way() -> None:
     table = NoiseTable.randomised_response(3, SCALE // 5)
-    assert table_of(canonical_table(table)) == table
+    assert read_table(canonical_table(table)) == table

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gateway.releases.charges import (
     PER_NAT,
     ChargedTicks,
-    charges_beside,
     clip,
+    other_charges,
     peak,
     sum_charges,
     units_above,
@@ -76,9 +76,9 @@ def test_another_device_is_charged_at_the_same_wall_ticks(
 ) -> None:
     runs, last = charged(charges), first + size
     there = {tick + ahead: charge for tick, charge in by_tick(runs).items() if first <= tick + ahead <= last}
-    assert by_tick(charges_beside(runs, first, last, ahead)) == there
+    assert by_tick(other_charges(runs, first, last, ahead)) == there
     anywhere = dict.fromkeys(range(first, last + 1), peak(runs)) if runs else {}
-    assert by_tick(charges_beside(runs, first, last, None)) == anywhere, (
+    assert by_tick(other_charges(runs, first, last, None)) == anywhere, (
         "its clock was set: any of its ticks may be meant"
     )
 
