@@ -173,12 +173,10 @@ def plan_places(
         if (emission := _point_emission(grid, point_epsilon)) is None:
             continue
         candidate = replace(_judged_points(grid, question, period, point_epsilon, emission, rng), guess_error=guess)
-        error_by_epsilon = {}
-        for e in _EPSILONS:
-            noise = emission if e == question.epsilon else _point_emission(grid, _point_epsilon(grid.covered.chains, e))
-            if noise is not None:
+        error_by_epsilon = {question.epsilon: candidate.expected_error}
+        for e in sorted({*_EPSILONS} - {question.epsilon}):
+            if (noise := _point_emission(grid, _point_epsilon(grid.covered.chains, e))) is not None:
                 error_by_epsilon[e] = float(_track_errors(grid, noise, grid.choose, rng, 1).mean())
-        error_by_epsilon[question.epsilon] = candidate.expected_error
         rivals.append(_Points(grid, candidate, emission, Curve(candidate, tuple(sorted(error_by_epsilon.items())))))
     if not rivals:
         if grids:
