@@ -69,6 +69,10 @@ def _peers() -> dict[str, Callable[[int], object]]:
     return peers
 
 
+_AGENT = "import sys; sys.modules['socks'] = None; from edge_agent.__main__ import main; sys.exit(main())"
+"""An agent as on a device, which has no PySocks."""
+
+
 def running_agent() -> dict[str, float | str]:
     """Memory of a running agent, and the time from its start to its first symbol at a subscriber."""
     with tempfile.TemporaryDirectory() as name:
@@ -110,7 +114,7 @@ def _run_agent(folder: Path, broker: Broker) -> tuple[float, float, float, list[
             link.maintain()
         time.sleep(0.3)
         start = time.perf_counter()
-        with started("-m", "edge_agent", config) as process:
+        with started("-c", _AGENT, config) as process:
             if not seen.wait(20):
                 raise SystemExit("no symbol came")
             time.sleep(2.0)

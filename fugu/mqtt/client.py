@@ -19,7 +19,6 @@ import socket
 import threading
 import time
 
-import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 
@@ -38,6 +37,7 @@ from fugu.mqtt.packets import (
     read_header,
     read_publications,
 )
+from fugu.mqtt.paho_client import mqtt
 
 __all__ = ["Client", "private_names_fit"]
 

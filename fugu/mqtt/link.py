@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
-import paho.mqtt.client as mqtt
 from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -28,6 +27,7 @@ from fugu.contract.errors import cause
 from fugu.mqtt.broker import Broker, LinkError
 from fugu.mqtt.client import Client, private_names_fit
 from fugu.mqtt.packets import MOST_OVERHEAD, ClientOptions, Message
+from fugu.mqtt.paho_client import mqtt
 
 __all__ = ["ANSWER_SECONDS", "Link", "Say", "Will", "say_nothing"]
 

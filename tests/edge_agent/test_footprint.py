@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -13,9 +14,11 @@ from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import policy, write_device
 
 _MOST_KIB = 32 << 10
-_RUN = "import sys; from edge_agent.__main__ import main; main(sys.argv[1:]); print(*sys.modules)"
+_RUN = "import sys; sys.modules['socks'] = None; from edge_agent.__main__ import main; main(sys.argv[1:])"
+_RUN += "; print(*sys.modules)"
+"""Without PySocks, as on a device: paho-mqtt asks for proxies where it is installed."""
 _ABSENT = {"fugu.chains", "fugu.privacy", "fugu.planning", "fugu_cli", "fugu.places", "fugu.attackers", "fugu.audit"}
-_ABSENT |= {"gateway", "numpy", "numba", "scipy", "pydantic", "typer", "rich"}
+_ABSENT |= {"gateway", "numpy", "numba", "scipy", "pydantic", "typer", "rich", "http.client", "email"}
 
 
 def test_a_connected_agent_has_32_mb_and_no_room_that_it_does_not_need(broker: Mosquitto, tmp_path: Path) -> None:
@@ -45,3 +48,12 @@ def test_a_connected_agent_has_32_mb_and_no_room_that_it_does_not_need(broker: M
     loaded = set(out.split())
     assert "edge_agent.ticker" in loaded
     assert not loaded & _ABSENT
+
+
+def test_proxies_are_still_asked_for_where_they_can_be_used() -> None:
+    script = "import sys, fugu.mqtt.link, paho.mqtt.client as paho; print('urllib.request' in sys.modules)\n"
+    script += "print(paho.urllib.request.getproxies()['mqtt'])\n"
+    script += "import urllib.request; print(paho.urllib.request is urllib.request, urllib.request.Request.__name__)"
+    environment = {**os.environ, "mqtt_proxy": "http://proxy:1"}
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    assert out.stdout.split() == ["False", "http://proxy:1", "True", "Request"]
