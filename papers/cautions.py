@@ -107,11 +107,11 @@ def _learners(setting: Setting) -> Iterator[Row]:
 def _precondition(setting: Setting) -> Iterator[Row]:
     """Algorithm 4 takes lemma 4.8 for widths that meet its condition; a program has to check that."""
     spread = mixing((MarkovChain.stationary(THETA1.transition), MarkovChain.stationary(THETA2.transition)), False)
-    least = 2.0 * math.log(1.0 / spread.rarest) / spread.gap
+    least = 2.0 * math.log(1.0 / spread.min_pi) / spread.gap
     yield Row("theta1, theta2: widths must be above", least)
     width = math.floor(least)
     about = f"lemma 4.8's denominator p - exp(-g a / 2) at a width of {width}: must be above 0"
-    denominator = spread.rarest - math.exp(-spread.gap * width / 2.0)
+    denominator = spread.min_pi - math.exp(-spread.gap * width / 2.0)
     yield Row(
         about, denominator, why="the logarithm of a negative number is no bound: smaller widths are excluded, strictly"
     )

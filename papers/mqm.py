@@ -75,7 +75,7 @@ def examples(setting: Setting) -> Found:
         rows.append(Row(f"{name}: where it is decided", f"X{node}, quilt {{{quilt}}}", where, "printed"))
         stationary = MarkovChain.stationary(chain.transition)
         rows.append(Row(f"{name}: eigengap of P P*", eigengap(stationary), 0.75, "printed", 0.005))
-    rows.append(Row("theta1, theta2: rarest state", mixing((THETA1, THETA2)).rarest, 0.2, "printed", 1e-12))
+    rows.append(Row("theta1, theta2: rarest state", mixing((THETA1, THETA2)).min_pi, 0.2, "printed", 1e-12))
     ticks = 20 if setting.quick else _TICKS
     distance = wasserstein_count((THETA1, THETA2), ticks).distance
     rows.append(Row(f"theta1, theta2, T = {ticks}: Wasserstein distance of the count", float(distance), 4.0, "formula"))

@@ -76,7 +76,7 @@ class BayesNet:
 
     @cached_property
     def joint(self) -> Floats:
-        """The joint distribution, one axis per node in order."""
+        """The joint distribution, with one axis for each node in order."""
         axis_of_node = {node.name: axis for axis, node in enumerate(self.nodes)}
         joint = np.ones((1,) * len(self.nodes))
         is_possible = joint > 0.0
@@ -89,9 +89,9 @@ class BayesNet:
             raise ChainClassError("some joint state is so rare that its probability does not fit a float")
         return np.asarray(joint / joint.sum())
 
-    def connected_nodes(self, node: str, evidence: Iterable[str]) -> frozenset[str]:
-        """Return the nodes not d-separated from a node by observed nodes: the node itself, and no observed one."""
-        observed_nodes = set(evidence)
+    def connected_nodes(self, node: str, observed: Iterable[str]) -> frozenset[str]:
+        """Return the unobserved nodes that the `observed` ones do not d-separate from a node, the node included."""
+        observed_nodes = set(observed)
         parents = {member.name: member.parents for member in self.nodes}
         children = {name: [member.name for member in self.nodes if name in member.parents] for name in parents}
         # A path that arrives from a child may go on to parents and children, one from a parent to children only. At an
@@ -118,7 +118,7 @@ class BayesNet:
         }
 
     def layers(self, node: str) -> list[tuple[str, ...]]:
-        """Return the nodes at distance 1, 2 and so on in the moral graph: a layer separates a node from later ones."""
+        """Return the nodes at each distance from a node in the moral graph; each layer separates it from later ones."""
         visited, layer, name_layers = {node}, {node}, []
         while layer := set[str]().union(*(self.moral_neighbours[name] for name in layer)) - visited:
             visited |= layer
@@ -153,7 +153,7 @@ class BayesNet:
     def quilt_scale(
         self, epsilon: float, *, sensitivities: Mapping[str, float] | None = None, secrets: Secrets | None = None
     ) -> NetworkQuilt:
-        """Return the scale of the Markov quilt mechanism for the worst node.
+        """Return the Markov quilt mechanism's scale for the worst node.
 
         A quilt is a whole layer, or has at most two nodes, which is enough for a chain. `sensitivities` are the largest
         changes of the answer by each node alone; `None` for 1 each. `secrets` are protected; `None` for all values of
@@ -200,16 +200,16 @@ def _best_node_quilt(
     all_names = frozenset(member.name for member in network.nodes)
     best_quilt = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), all_names, 0.0)
     other_names = [member.name for member in network.nodes if member.name != node]
-    quilts = {*chain.from_iterable(combinations(other_names, node_count) for node_count in range(_LARGEST_QUILT + 1))}
+    quilts = {*chain.from_iterable(combinations(other_names, size) for size in range(_LARGEST_QUILT + 1))}
     candidates = [(network.connected_nodes(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
-    sized_quilts = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in candidates]
-    for node_count, nearby, quilt in sorted(sized_quilts, key=lambda triple: triple[0]):
+    weighted_quilts = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in candidates]
+    for nearby_weight, nearby, quilt in sorted(weighted_quilts, key=lambda triple: triple[0]):
         # with this much nearby, even no influence is no better, nor with any later one
-        if best_quilt.scale <= scale_floor or node_count / epsilon >= best_quilt.scale:
+        if best_quilt.scale <= scale_floor or nearby_weight / epsilon >= best_quilt.scale:
             break
         influence = network.influence(quilt, node, secret_pairs) if quilt else 0.0
-        if influence < epsilon and node_count / (epsilon - influence) < best_quilt.scale:
-            best_quilt = NetworkQuilt(node_count / (epsilon - influence), node, quilt, nearby, influence)
+        if influence < epsilon and nearby_weight / (epsilon - influence) < best_quilt.scale:
+            best_quilt = NetworkQuilt(nearby_weight / (epsilon - influence), node, quilt, nearby, influence)
     return best_quilt
 
 
@@ -234,7 +234,7 @@ class ExactNode(NamedTuple):
 
 
 class SumDistributions(NamedTuple):
-    """The distributions of a sum, given a node's name and its value: whole weights by the sum in units of `unit`."""
+    """A sum's distribution given each value of each node: whole weights by the sum in units of `unit`."""
 
     unit: Fraction
     conditionals: Mapping[tuple[str, int], Mapping[int, int]]
@@ -252,16 +252,16 @@ class SumDistributions(NamedTuple):
         # whole numbers, as fractions would be reduced a million times
         outcomes: list[tuple[tuple[int, ...], int, int]] = [((), 1, 0)]
         for node in nodes:
-            scale = math.lcm(*(p.denominator for row in node.rows for p in row))
-            row_weights = [[int(p * scale) for p in row] for row in node.rows]
+            denominator = math.lcm(*(p.denominator for row in node.rows for p in row))
+            row_weights = [[int(p * denominator) for p in row] for row in node.rows]
             parent_values = product(*(range(sizes[name]) for name in node.parents))
-            weights = dict(zip(parent_values, row_weights, strict=True))
+            weights_of_values = dict(zip(parent_values, row_weights, strict=True))
             unit_steps = [int(summand * unit) for summand in node.adds]
             parent_indices = [node_index[name] for name in node.parents]
             outcomes = [
                 ((*node_values, x), weight * p, unit_sum + unit_steps[x])
                 for node_values, weight, unit_sum in outcomes
-                for x, p in enumerate(weights[tuple(node_values[i] for i in parent_indices)])
+                for x, p in enumerate(weights_of_values[tuple(node_values[i] for i in parent_indices)])
                 if p
             ]
         conditionals: dict[tuple[str, int], dict[int, int]] = {}
@@ -272,13 +272,13 @@ class SumDistributions(NamedTuple):
         return cls(Fraction(1, unit), conditionals)
 
     def largest_distance(self, secrets: Secrets) -> NetworkDistance:
-        """Return W of the sum (algorithm 1): the mechanism's scale is W / epsilon. ChainClassError without a secret."""
+        """Return W of the sum (algorithm 1), epsilon times the mechanism's scale. ChainClassError without a secret."""
         distances = [
             (infinity_wasserstein(self.conditionals[name, a].items(), self.conditionals[name, b].items()), name, (a, b))
             for name, (a, b) in self._pairs(secrets)
         ]
-        distance, node, secret = max(distances, key=lambda distance_of_pair: distance_of_pair[0])
-        return NetworkDistance(distance * self.unit, node, secret)
+        distance, node, values = max(distances, key=lambda distance_of_pair: distance_of_pair[0])
+        return NetworkDistance(distance * self.unit, node, values)
 
     def least_scale(self, secrets: Secrets, epsilon: float) -> ExactScale:
         """Return the least scale of Laplace noise with which one release of the sum keeps epsilon for every secret.
@@ -291,24 +291,24 @@ class SumDistributions(NamedTuple):
         positions = np.array([float(unit_sum * self.unit) for unit_sum in sums])
         distances = np.abs(positions[:, None] - positions[None, :])
         secret_pairs = self._pairs(secrets)
-        shares: dict[tuple[str, int], list[Fraction]] = {}
-        for event in {(name, value) for name, values in secret_pairs for value in values}:
-            total_weight = sum(self.conditionals[event].values())
-            shares[event] = [Fraction(self.conditionals[event].get(unit_sum, 0), total_weight) for unit_sum in sums]
-        masses = {event: np.array([float(p) for p in distribution]) for event, distribution in shares.items()}
-        unequal_pairs = [(name, (a, b)) for name, (a, b) in secret_pairs if shares[name, a] != shares[name, b]]
+        fractions: dict[tuple[str, int], list[Fraction]] = {}
+        for key in {(name, value) for name, values in secret_pairs for value in values}:
+            total_weight = sum(self.conditionals[key].values())
+            fractions[key] = [Fraction(self.conditionals[key].get(unit_sum, 0), total_weight) for unit_sum in sums]
+        masses = {key: np.array([float(p) for p in distribution]) for key, distribution in fractions.items()}
+        unequal_pairs = [(name, (a, b)) for name, (a, b) in secret_pairs if fractions[name, a] != fractions[name, b]]
         if not unequal_pairs:
             return ExactScale(0.0, *secret_pairs[0])
 
         def losses(scale: float) -> list[float]:
-            """Return each pair's loss: between neighbouring answers the ratio is monotone, beyond the last constant."""
-            densities = {event: _log_density(distances / scale, mass) for event, mass in masses.items()}
+            """Return each pair's loss: ratios are monotone between neighbouring answers, constant beyond the last."""
+            densities = {key: _log_density(distances / scale, mass) for key, mass in masses.items()}
             return [float(np.abs(densities[name, a] - densities[name, b]).max()) for name, (a, b) in unequal_pairs]
 
         spread = float(positions[-1] - positions[0])
         high_scale = 2.0 * spread / epsilon  # the loss is at most spread / scale
-        lows = (high_scale / 2.0**halvings for halvings in range(1, _WIDEST + 1))
-        low_scale = next((low_scale for low_scale in lows if max(losses(low_scale)) > epsilon), None)
+        halved_scales = (high_scale / 2.0**halvings for halvings in range(1, _WIDEST + 1))
+        low_scale = next((low_scale for low_scale in halved_scales if max(losses(low_scale)) > epsilon), None)
         if low_scale is None:
             raise ChainClassError("these secrets can be told apart by so little that any noise hides them")
         root = brentq(lambda scale: max(losses(scale)) - epsilon, low_scale, high_scale, xtol=1e-300, rtol=1e-13)
@@ -346,9 +346,9 @@ class ExactScale(NamedTuple):
     values: tuple[int, int]
 
 
-def _log_density(costs: Floats, mass: Floats) -> Floats:
-    """Return the log of the sum over j of mass[j] e^-costs[i, j], for each i; some mass is positive."""
+def _log_density(costs: Floats, masses: Floats) -> Floats:
+    """Return log(sum over j of masses[j] e^-costs[i, j]) for each i; some mass is positive."""
     with np.errstate(divide="ignore"):
-        log_terms = np.log(mass)[None, :] - costs
+        log_terms = np.log(masses)[None, :] - costs
     largest_logs = log_terms.max(axis=1, keepdims=True)
     return np.asarray(largest_logs[:, 0] + np.log(np.exp(log_terms - largest_logs).sum(axis=1)))

@@ -76,7 +76,7 @@ class MarkovChain:
 
     @classmethod
     def stationary(cls, transition: ArrayLike) -> MarkovChain:
-        """Make a chain that starts stationary; ChainClassError if it has more than one stationary distribution."""
+        """Make a chain that starts stationary; ChainClassError if it has several stationary distributions."""
         chain = cls(np.asarray(transition, dtype=np.float64), None)
         return cls(chain.transition, chain.stationary_distribution)
 
@@ -144,7 +144,7 @@ class ListedChains(Document):
 
     @property
     def named_streams(self) -> tuple[JointStream, ...]:
-        """(): the chains are of one stream."""
+        """Streams that joint chains show: none, as the chains are of one stream."""
         return ()
 
     @property
@@ -161,17 +161,17 @@ ReleaseClass: TypeAlias = ChainClass | ListedChains
 
 
 def mechanism_chains(chains: ReleaseClass) -> Chains:
-    """Return a release's class in the form that mechanisms take."""
+    """Return the chains of a release's class in the form that mechanisms take."""
     return chains.chains if isinstance(chains, ListedChains) else chains
 
 
 def matrix_rows(matrix: Floats | Ints) -> tuple[tuple[Any, ...], ...]:
-    """Return the rows of a matrix (n, m) as a file or a policy has them."""
+    """Return the rows of a matrix (n, m) as tuples, as a file or a policy has them."""
     return tuple(map(tuple, matrix.tolist()))
 
 
 def follow_steps(is_reachable: Bools, is_step: Bools) -> Bools:
-    """Return where a step leads from `is_reachable`: a Boolean product, computed with short floats for speed."""
+    """Return the states that a step leads to from reachable ones: a Boolean product, in short floats for speed."""
     return np.asarray((is_reachable.astype(np.float32) @ is_step.astype(np.float32)) > 0.0)
 
 
@@ -194,13 +194,13 @@ def read_chains(text: str | bytes) -> tuple[MarkovChain, ...]:
     return chains
 
 
-def _read_chain(document: dict[str, Any]) -> MarkovChain:
-    if "transition" not in document:
+def _read_chain(fields: dict[str, Any]) -> MarkovChain:
+    if "transition" not in fields:
         raise ChainClassError('a chain needs "transition"')
-    initial = document.get("initial", "stationary")
+    initial = fields.get("initial", "stationary")
     if isinstance(initial, str) and initial not in ("stationary", "any"):
         raise ChainClassError(f'"initial" must be a list, "stationary" or "any", got {initial!r:.40}')
-    transition = _distributions(document["transition"], "transition")
+    transition = _distributions(fields["transition"], "transition")
     if initial == "stationary":
         return MarkovChain.stationary(transition)
     return MarkovChain(transition, None if initial == "any" else _distributions(initial, "initial"))
@@ -221,5 +221,5 @@ def _distributions(rows: object, name: str) -> Floats:
 
 
 def stationary_distribution_of(chain: MarkovChain) -> Floats:
-    """Return the stationary distribution (k,), the given start if that is one; ChainClassError if there are several."""
+    """Return the stationary distribution (k,), the start if that is stationary. ChainClassError for several."""
     return chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_distribution

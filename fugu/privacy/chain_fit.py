@@ -38,7 +38,7 @@ def fit(
     order: Literal[1, 2] = 1,
     period_seconds: float | None = None,
 ) -> ChainModel:
-    """Fit a chain to the states (n, streams) of streams at the same ticks, or one of order 2 to those of one stream.
+    """Fit a chain to the states (n, streams) of streams at the same ticks, or a chain of order 2 to one stream.
 
     Transitions between the segments (n,) are not counted. No class covers a recording of order 2: its file holds the
     chain alone, and a policy takes the odds ratio of two of its steps.
@@ -55,12 +55,12 @@ def fit(
         segments, joint, shows = _state_pairs(states[:, 0], segments, streams[0])
     else:
         shows, joint = joint_states(states, streams)
-    size = len(shows)
-    counts = count_transitions(joint, segments, size)
+    k = len(shows)
+    counts = count_transitions(joint, segments, k)
     if not counts.sum():
-        names = " and ".join(dict.fromkeys(stream.source for stream in streams))
-        raise ChainClassError(f"{names}: no two neighbouring rows, so there is no transition to count")
-    covering, refusal = _cover(joint, segments, size) if order == 1 else (None, _refusal(joint, segments, size))
+        source_names = " and ".join(dict.fromkeys(stream.source for stream in streams))
+        raise ChainClassError(f"{source_names}: no two neighbouring rows, so there is no transition to count")
+    covering, refusal = _cover(joint, segments, k) if order == 1 else (None, _refusal(joint, segments, k))
     if covering is None and len(streams) > 1:
         state_words = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shows))
         refusal = f"{refusal} (joint states {state_words})"
@@ -75,13 +75,13 @@ def fit(
         refused=refusal,
         alone=tuple(_odds_bound(column, segments) for column in states.T) if len(streams) > 1 else (),
         stretches=None if covering is None else _stretches(covering),
-        more=order_test(count_triples(joint, segments, size)),
+        more=order_test(count_triples(joint, segments, k)),
         warning=_WARNING,
     )
 
 
 def joint_states(states: Ints, streams: Sequence[StreamStates]) -> tuple[Counts, Ints]:
-    """Return the joint states of streams, each with its state of every stream, and the joint state (n,) of each row.
+    """Return the states of the streams in each joint state, and the joint state (n,) of each row.
 
     `states` are (n, streams). Raises ChainClassError for too many joint states.
     """
@@ -94,7 +94,7 @@ def joint_states(states: Ints, streams: Sequence[StreamStates]) -> tuple[Counts,
 
 
 def _state_pairs(states: Ints, segments: Ints, stream: StreamStates) -> tuple[Ints, Ints, Counts]:
-    """Return segments and states of the chain of pairs of neighbouring states, and the state that each pair shows."""
+    """Return segments and states of the chain of neighbouring states' pairs, and the state that each pair shows."""
     k = stream.states
     if k * k > _MOST:
         raise ChainClassError(f"{stream.name}: {k} states have {k * k} pairs; at most {_MOST} will do: take fewer")
@@ -103,7 +103,7 @@ def _state_pairs(states: Ints, segments: Ints, stream: StreamStates) -> tuple[In
 
 
 def _refusal(joint: Ints, segments: Ints, state_count: int) -> str:
-    """Say why a chain of order 2 has no class, and whether it changes over time."""
+    """Return the reason why a chain of order 2 has no class, with stretches over which it changes."""
     refusal = "a chain of order 2 is taken as it is, by the odds ratio of two of its steps"
     if joint.size >= _LEAST_ROWS:
         transitions = local_transitions(joint, segments, state_count, stretch_lengths(joint.size))

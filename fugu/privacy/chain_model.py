@@ -85,7 +85,7 @@ class Attacked(Document):
 
     @property
     def words(self) -> str:
-        """A clause about what is proven and the attackers' success."""
+        """Words for the proven guarantee and the strongest attacker's success."""
         return (
             f"proven if the readings are in the class. On that recording the strongest of {self.attackers} attackers "
             f"named {self.success:.3f} of the states ({self.low:.3f} to {self.high:.3f}, {self.guess:.3f} without what "
@@ -108,7 +108,7 @@ class ModelFile(Document):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read the file's text. ChainClassError names the first wrong field in one line."""
+        """Read the file's text; a ChainClassError names the first wrong field."""
         if len(text) > _MAX_BYTES:
             raise ChainClassError(f"{cls.called} of {len(text)} bytes; at most {_MAX_BYTES} are allowed")
         try:
@@ -118,7 +118,7 @@ class ModelFile(Document):
 
 
 def check_class(chains: BinaryChains | BoundedChains | None, refused: str | None, states: int) -> None:
-    """Raise ValueError unless a file has a class of chains with this number of states, or the reason why not."""
+    """Raise ValueError unless a file has either a class of chains with `states` states or the reason for none."""
     if (chains is None) == (refused is None):
         raise ValueError("chains or refused: one of them is null")
     if chains is not None and chains.states != states:
@@ -140,7 +140,7 @@ class StreamStates(Document):
 
     @property
     def states(self) -> int:
-        """The number of its states."""
+        """The number of the stream's states."""
         return len(self.discretiser.states)
 
     @property
@@ -199,7 +199,7 @@ class ChainModel(ModelFile):
 
     @property
     def class_words(self) -> str:
-        """A few words for the class, which must not be `None`."""
+        """Words for the class of the chain, which must have one."""
         assert self.chains is not None
         assert self.stretches is not None
         shortest, longest, covered = self.stretches.shortest, self.stretches.longest, self.stretches.covered
@@ -214,7 +214,7 @@ class ChainModel(ModelFile):
 
 
 def shown_states(states: int, order: int) -> tuple[tuple[int], ...]:
-    """Return the present state of one stream in each state of its chain of order 1, or of order 2 (pairs)."""
+    """Return the present state that each state of a chain shows; a state of order 2 is a pair, the earlier first."""
     return tuple((state,) for state in range(states)) * (states if order == 2 else 1)
 
 

@@ -54,7 +54,7 @@ def bet(
     beliefs: Floats,
     capital: Floats,
 ) -> float:
-    """Bet over symbols; beliefs, bounds and capital change in place.
+    """Bet against a class over symbols; beliefs, bounds and capital change in place.
 
     Args:
         symbols: (n,), -1 for a tick without a symbol.
@@ -78,13 +78,13 @@ def bet(
         for c in range(len(cells)):
             low, high = bounds[0, c], bounds[1, c]
             if z >= 0:
-                step = emission[1, z] - emission[0, z]
-                low_factor, high_factor = 1.0 / (emission[0, z] + low * step), 1.0 / (emission[0, z] + high * step)
+                slope = emission[1, z] - emission[0, z]
+                low_factor, high_factor = (1.0 / (emission[0, z] + low * slope), 1.0 / (emission[0, z] + high * slope))
                 for a in range(len(alternatives)):
                     bet_factor = high_factor if beliefs[a] > high else low_factor if beliefs[a] < low else 0.0
                     if bet_factor > 0.0:
                         capital[c, a] = min(capital[c, a] * (symbol_probabilities[a] * bet_factor), _MOST)
-                low, high = low * emission[1, z] * low_factor, high * emission[1, z] * high_factor
+                low, high = (low * emission[1, z] * low_factor, high * emission[1, z] * high_factor)
             q0, q1, r0, r1 = cells[c, 0], cells[c, 1], cells[c, 2], cells[c, 3]
             bounds[0, c] = q0 + min(low * (1.0 - q0 - r1), high * (1.0 - q0 - r1))
             bounds[1, c] = q1 + max(low * (1.0 - q1 - r0), high * (1.0 - q1 - r0))
@@ -109,7 +109,7 @@ _SLOWER = ((1.5, 1.5), (3.0, 3.0), (10.0, 10.0), (1.0, 3.0), (3.0, 1.0), (1.0, 1
 
 
 def largest_capital(chains: ChainClass, adversary: Adversary, emission: Floats, symbols: Ints) -> float:
-    """Bet 1 that symbols (n,), -1 for none, come from no chain of the class, and return the largest capital.
+    """Return the largest capital of a bet of 1 that symbols (n,), -1 for none, come from no chain of the class.
 
     `emission` (2, m) is positive. Returns 0, as no test exists, for chains that may change at every step, and for the
     universal adversary.
@@ -130,8 +130,8 @@ def largest_capital(chains: ChainClass, adversary: Adversary, emission: Floats, 
 
 def _cells(chains: ChainClass) -> Floats:
     """Return boxes (c, 4) of q and r that cover a class, each rate cut into parts of equal ratio."""
-    cuts = [map(_cut_interval, box) for box in chains.boxes]
-    return np.array([(*q, *r) for box_cuts in cuts for q, r in product(*box_cuts)], dtype=np.float64)
+    cut_boxes = [map(_cut_interval, box) for box in chains.boxes]
+    return np.array([(*q, *r) for box_cuts in cut_boxes for q, r in product(*box_cuts)], dtype=np.float64)
 
 
 def _cut_interval(interval: tuple[Fraction, Fraction]) -> list[tuple[float, float]]:

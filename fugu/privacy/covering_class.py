@@ -94,7 +94,7 @@ class LocalTransitions(NamedTuple):
 
     @property
     def covered_log(self) -> float:
-        """The logarithm of the largest odds ratio of a step in all stretches but the share `_SHARE`."""
+        """The log odds ratio that no step exceeds in all stretches but the share `_SHARE`."""
         return float(np.sort(self.log_odds)[math.ceil(self.log_odds.size * (1.0 - _SHARE)) - 1])
 
 
@@ -103,9 +103,9 @@ def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[
 
     States (n,) are in 0..k-1, -1 for none. Stretches go on across gaps between segments (n,), steps do not.
     """
-    steps = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
-    from_states, to_states = states[steps], states[steps + 1]
-    return tuple(_local_estimate(steps, from_states, to_states, k, length, states.size) for length in stretches)
+    step_ticks = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
+    from_states, to_states = states[step_ticks], states[step_ticks + 1]
+    return tuple(_local_estimate(step_ticks, from_states, to_states, k, length, states.size) for length in stretches)
 
 
 def _local_estimate(steps: Ints, from_states: Ints, to_states: Ints, k: int, length: int, n: int) -> LocalTransitions:
@@ -125,19 +125,19 @@ def _local_estimate(steps: Ints, from_states: Ints, to_states: Ints, k: int, len
 
 
 def largest_log_odds(low: Floats, high: Floats) -> float:
-    """Bound log( P[x,y] P[w,z] / (P[x,z] P[w,y]) ) over all matrices between two (k, k), inside (0, 1]."""
+    """Bound log( P[x,y] P[w,z] / (P[x,z] P[w,y]) ) over all matrices P (k, k) between `low` and `high`, above 0."""
     log_low, log_high = np.log(low), np.log(high)
-    quotients = log_high[:, None, :] - log_low[None, :, :]
-    order = np.argsort(quotients, axis=2)
-    largest, second = (np.take_along_axis(quotients, order[:, :, -i, None], axis=2)[:, :, 0] for i in (1, 2))
+    log_ratios = log_high[:, None, :] - log_low[None, :, :]
+    order = np.argsort(log_ratios, axis=2)
+    largest, second = (np.take_along_axis(log_ratios, order[:, :, -i, None], axis=2)[:, :, 0] for i in (1, 2))
     columns = order[:, :, -1]  # no two entries of an odds ratio are in one column
-    pairs = np.where(columns == columns.T, np.maximum(largest + second.T, second + largest.T), largest + largest.T)
-    np.fill_diagonal(pairs, 0.0)
-    return float(pairs.max())
+    log_odds = np.where(columns == columns.T, np.maximum(largest + second.T, second + largest.T), largest + largest.T)
+    np.fill_diagonal(log_odds, 0.0)
+    return float(log_odds.max())
 
 
 def _probability_range(counts: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats | float]:
-    """Return a probability's range in each stretch: posterior quantiles under all stretches' mixing distribution."""
+    """Return the range of the probability of a step to y in each stretch, by quantiles of its posterior."""
     hits, trials = counts[:, y], counts.sum(axis=1)
     if not changes:
         return constant_probability(int(hits.sum()), int(trials.sum()))
@@ -157,7 +157,7 @@ def _probability_range(counts: Ints, y: int, *, changes: bool) -> tuple[Floats |
 
 
 def _scatter_p_values(next_states: Ints, k: int, block_count: int) -> Floats:
-    """Return each next state's p-value (k,) for equal frequency in all blocks of visits; 1 if visits are too few."""
+    """Return the p-values (k,) of next states being equally frequent in all blocks of visits; 1 for too few visits."""
     visits = next_states.size // block_count
     p_values = np.ones(k)
     if visits < 2 or block_count < 2:
@@ -179,7 +179,7 @@ def constant_probability(hits: int, trials: int, tail: float = TAIL) -> tuple[fl
     """
     if not trials:
         return _NEVER, 1.0 - _NEVER
-    low, high = share_bounds(max(hits, 1), trials, tail)[0], share_bounds(min(hits, trials - 1), trials, tail)[1]
+    low, high = (share_bounds(max(hits, 1), trials, tail)[0], share_bounds(min(hits, trials - 1), trials, tail)[1])
     return max(low, _NEVER), min(high, 1.0 - _NEVER)
 
 
@@ -212,7 +212,7 @@ def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
     base_transition = np.asarray(step_counts / step_counts.sum(axis=1, keepdims=True))
     fits = []
     for regime_count in range(1, _MOST + 1 if k <= _MOST_STATES else 2):
-        learned = baum_welch(
+        fitted = baum_welch(
             states,
             np.tile(np.eye(k), (regime_count, 1)),
             lengths=lengths,
@@ -220,8 +220,8 @@ def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
             iterations=_FIT_ROUNDS,
             tolerance=_FIT_TOLERANCE,
         )
-        parameters = regime_count * (regime_count - 1) + regime_count * k * (k - 1)
-        fits.append((learned.log_likelihoods[-1] - parameters / 2.0 * math.log(states.size), learned.transition))
+        free_count = regime_count * (regime_count - 1) + regime_count * k * (k - 1)
+        fits.append((fitted.log_likelihoods[-1] - free_count / 2.0 * math.log(states.size), fitted.transition))
         if len(fits) > 1 and fits[-1][0] <= fits[-2][0]:
             break
     _, transition = max(fits, key=lambda fit: fit[0])
@@ -247,12 +247,12 @@ def _regimes(transition: Floats, k: int) -> tuple[Regime, ...]:
     blocks = transition.reshape(regime_count, k, regime_count, k)
     regimes = []
     for i in range(regime_count):
-        inner_chain = blocks[i, :, i, :]
-        stay_probability = inner_chain.sum(axis=1)
+        inner_steps = blocks[i, :, i, :]
+        stay_probability = inner_steps.sum(axis=1)
         share = float(distribution[i].sum())
         exit_rate = float(distribution[i] @ (1.0 - stay_probability))
         ticks = share / exit_rate if exit_rate > 0.0 else math.inf
-        regimes.append(Regime(share, ticks, inner_chain / np.maximum(stay_probability, 1e-300)[:, None]))
+        regimes.append(Regime(share, ticks, inner_steps / np.maximum(stay_probability, 1e-300)[:, None]))
     return tuple(sorted(regimes, key=lambda regime: -regime.share))
 
 
@@ -292,7 +292,7 @@ class CoveringClass(NamedTuple):
         return any(length.changes.any() for length in self.lengths) or self.order.p_value < _SIGNIFICANT_CHANGE
 
     def share(self) -> float:
-        """Return the share of the stretches of the worst length that the class covers; 1 for one chain."""
+        """Return the share of stretches that the class covers, at the worst length; 1 for one chain."""
         if not self.chains.changes:
             return 1.0
         limit = math.log(self.chains.odds_bound)
@@ -320,14 +320,14 @@ def covering_class(states: Ints, segments: Ints, k: int) -> CoveringClass:
 
 
 def _without_gaps(states: Ints, segments: Ints) -> tuple[Ints, Ints]:
-    """Drop ticks without a state, which end a segment; return the other states and segments."""
+    """Return states and segments without the ticks that have no state, which end a segment."""
     has_state = states >= 0
     segment_steps = (np.diff(segments, prepend=segments[:1]) != 0).astype(np.int64) + ~has_state
     return states[has_state], np.cumsum(segment_steps)[has_state]
 
 
 def smooth_counts(counts: Ints, is_possible: Floats | float = 1.0) -> Floats:
-    """Return the chain of transition counts; a step that is possible (1, else 0) but was never seen counts half."""
+    """Return the chain of transition counts; a step never seen counts half if `is_possible` is 1, not if it is 0."""
     smoothed_counts = np.maximum(counts, 0.5) * is_possible
     return np.asarray(smoothed_counts / smoothed_counts.sum(axis=1, keepdims=True), dtype=np.float64)
 
@@ -339,12 +339,12 @@ def smooth_pair_counts(counts: Ints) -> Floats:
 
 
 def widen(chains: CoveringChains, factor: float) -> BoundedChains:
-    """Return a class whose windows need about `factor` >= 1 times the noise, which grows with the odds ratio's root."""
+    """Widen a class so that windows need `factor` >= 1 times the noise, which grows with the odds ratio's root."""
     return _bounded_class(chains.odds_bound * factor * factor, np.array(chains.typical_matrices[0]))
 
 
 def union(classes: Sequence[CoveringChains]) -> CoveringChains:
-    """Return the least class that has all chains of several classes: of intervals if all are, else of odds ratios."""
+    """Return the least class with all chains of several classes, by intervals if all have them, else by odds ratios."""
     if all(member.boxes for member in classes):
         spans = zip(*(box for member in classes for box in member.boxes), strict=True)
         q, r = ((float(min(low for low, _ in span)), float(max(high for _, high in span))) for span in spans)
@@ -353,10 +353,10 @@ def union(classes: Sequence[CoveringChains]) -> CoveringChains:
 
 
 def _refuse_short(step_counts: Ints) -> None:
-    step_count, departures = int(step_counts.sum()), step_counts.sum(axis=1) - np.diag(step_counts)
-    if step_count < _LEAST_ROWS or departures.min() < _LEAST_LEFT:
-        state = int(departures.argmin())
-        times_words = "once" if departures[state] == 1 else f"{departures[state]} times"
+    step_count, departure_counts = int(step_counts.sum()), step_counts.sum(axis=1) - np.diag(step_counts)
+    if step_count < _LEAST_ROWS or departure_counts.min() < _LEAST_LEFT:
+        state = int(departure_counts.argmin())
+        times_words = "once" if departure_counts[state] == 1 else f"{departure_counts[state]} times"
         count_words = f"state {state} is left {times_words} in {step_count} steps"
         raise ChainClassError(
             f"too short to tell how readings depend on one another: {count_words}; at least {_LEAST_LEFT} times and "
@@ -365,33 +365,33 @@ def _refuse_short(step_counts: Ints) -> None:
 
 
 def stretch_lengths(ticks: int) -> list[int]:
-    """Return stretch lengths in ticks, each double the one before, of which `ticks` ticks hold enough stretches."""
+    """Return the doubling lengths, in ticks, whose stretches are enough in a recording of `ticks` ticks."""
     length = min(SHORTEST, ticks // _FEWEST)
     return [length << doublings for doublings in range(64) if (length << doublings) * _FEWEST <= ticks]
 
 
 def _floor_regime(regime: Regime, visit_counts: Ints) -> Floats:
-    """Return the chain of a regime; no step is rarer than half an occurrence in the visits of one stay."""
+    """Return a regime's chain, whose steps are no rarer than half an occurrence in the visits of one stay."""
     min_probability = 0.5 / (np.minimum(visit_counts * min(regime.share, 1.0), regime.ticks) + 1.0)
     chain = np.maximum(regime.transition, min_probability[:, None])
     return np.asarray(chain / chain.sum(axis=1, keepdims=True))
 
 
 def _constant_class(step_counts: Ints) -> BinaryChains:
-    """Return intervals of both probabilities, so wide that their odds ratio holds with 90 %.
+    """Return intervals of q and r, so wide that their odds ratio holds with 90 %.
 
     The errors are independent, and the logarithm of the odds ratio is the sum of the probabilities' log-odds.
     """
     hits, trials = step_counts[[0, 1], [1, 0]], step_counts.sum(axis=1)
-    share = (hits + 0.5) / (trials + 1.0)
-    deviations = 1.0 / np.sqrt(trials * share * (1.0 - share))
-    tail = float(special.ndtr(special.ndtri(TAIL) * np.hypot(*deviations) / deviations.sum()))
+    frequencies = (hits + 0.5) / (trials + 1.0)
+    standard_errors = 1.0 / np.sqrt(trials * frequencies * (1.0 - frequencies))
+    tail = float(special.ndtr(special.ndtri(TAIL) * np.hypot(*standard_errors) / standard_errors.sum()))
     q, r = (constant_probability(int(n), int(m), tail) for n, m in zip(hits, trials, strict=True))
     return BinaryChains(q=round_outward(*q), r=round_outward(*r))
 
 
 def bounded_class(log_odds: float, transition: Floats) -> BoundedChains:
-    """Return a class of chains that change over time, by the logarithm of a step's largest odds ratio, rounded up.
+    """Return a class of chains that change over time, whose steps have at most these log odds; rounded up.
 
     The odds ratio is at least that of the typical member `transition` (k, k).
     """
@@ -405,24 +405,24 @@ def _bounded_class(odds: float, transition: Floats) -> BoundedChains:
 
 
 def round_outward(low: float, high: float) -> tuple[float, float]:
-    """Widen an interval inside (0, 1) to ends of two digits; an upper end above 1/2 lies two digits below 1."""
+    """Widen an interval inside (0, 1) to ends of two digits, of which an upper end above 1/2 has them below 1."""
     if high <= 0.5:
         return float(_two_digits(low, ROUND_FLOOR)), float(_two_digits(high, ROUND_CEILING))
     return float(_two_digits(low, ROUND_FLOOR)), float(1 - _two_digits(1.0 - high, ROUND_FLOOR))
 
 
 def _short_row(row: list[float]) -> tuple[float, ...]:
-    """Round a row of probabilities to two digits, up or down; the largest has as many as make the sum 1."""
+    """Round a row of probabilities to two digits each; the largest takes what is missing from 1."""
     rounded = [_two_digits(p, ROUND_HALF_EVEN) for p in row]
     largest_index, rest = row.index(max(row)), Decimal(1) - sum(rounded)
-    digits = [Decimal((0, (1,), int(p.as_tuple().exponent))) for p in rounded]
-    errors = [float(rounded_p) / p if p else 1.0 for rounded_p, p in zip(rounded, row, strict=True)]
-    for index in sorted(range(len(row)), key=errors.__getitem__, reverse=rest < 0):
-        if abs(rest) < digits[largest_index]:
+    last_digits = [Decimal((0, (1,), int(p.as_tuple().exponent))) for p in rounded]
+    rounding_ratios = [float(rounded_p) / p if p else 1.0 for rounded_p, p in zip(rounded, row, strict=True)]
+    for index in sorted(range(len(row)), key=rounding_ratios.__getitem__, reverse=rest < 0):
+        if abs(rest) < last_digits[largest_index]:
             break
-        digit = digits[index].copy_sign(rest)
-        rounded[index] += digit
-        rest -= digit
+        last_digit = last_digits[index].copy_sign(rest)
+        rounded[index] += last_digit
+        rest -= last_digit
     rounded[largest_index] += rest
     return tuple(map(float, rounded))
 

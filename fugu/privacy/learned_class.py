@@ -96,7 +96,7 @@ class LearnedModel(ModelFile):
 
     @property
     def words(self) -> str:
-        """Words for the source of the class, and for the stretches that it covers."""
+        """Words for the class: its symbols, and the stretches that it covers."""
         devices = "1 device" if self.devices == 1 else f"{self.devices} devices"
         symbols = f"the symbols of stream {self.stream} of {devices}, {self.ticks} ticks"
         if self.chains is None:
@@ -190,8 +190,8 @@ def learned_class(transition: Floats, information: Floats, ticks: int, levels: S
     covariance = np.asarray(np.linalg.inv(information), dtype=np.float64)
     spreads = (level.deviations.T @ level.deviations / len(level.ticks) ** 2 for level in levels)
     covariances = [covariance, *(np.asarray(spread, dtype=np.float64) for spread in spreads)]
-    error = np.sqrt(np.max([_variances(log_odds_sums, matrix) for matrix in covariances], axis=0))
-    upper_log_odds = log_odds_sums @ ratios + _QUANTILE * error
+    errors = np.sqrt(np.max([_variances(log_odds_sums, matrix) for matrix in covariances], axis=0))
+    upper_log_odds = log_odds_sums @ ratios + _QUANTILE * errors
     scales, largest_log_odds = [], float(upper_log_odds.max())
     for level in levels:
         bound = _covering_log_odds(level, log_odds_sums, upper_log_odds)
@@ -227,7 +227,7 @@ def _move_indices(k: int) -> tuple[Ints, Ints]:
 
 
 def _log_odds_sums(k: int) -> Floats:
-    """Return (c, k (k - 1)): each row makes the logarithm of one odds ratio of a step, as a sum of log-ratios."""
+    """Return (c, k (k - 1)): each row sums log-ratios to the logarithm of an odds ratio of a step."""
     positions = np.full((k, k), -1)
     positions[_move_indices(k)] = np.arange(k * (k - 1))
     sum_rows = []
@@ -239,37 +239,37 @@ def _log_odds_sums(k: int) -> Floats:
     return np.array(sum_rows)
 
 
-def _variances(sums: Floats, covariance: Floats) -> Floats:
-    return np.asarray(np.einsum("ci,ij,cj->c", sums, covariance, sums))
+def _variances(sum_rows: Floats, covariance: Floats) -> Floats:
+    return np.asarray(np.einsum("ci,ij,cj->c", sum_rows, covariance, sum_rows))
 
 
-def _covering_log_odds(sample: Deviations, log_odds_sums: Floats, upper_log_odds: Floats) -> float:
-    """Return the largest log odds ratio of all stretches but a share, each at the far end of its range."""
-    stretch_count = len(sample.ticks)
-    kind_variances = np.array([_variances(log_odds_sums, noise_row) for noise_row in sample.noise])
-    weights = np.bincount(sample.kinds, 1.0 / sample.ticks, len(kind_variances)) / stretch_count
+def _covering_log_odds(level: Deviations, log_odds_sums: Floats, upper_log_odds: Floats) -> float:
+    """Return the log odds ratio that all stretches but a small share stay below, at the far ends of their ranges."""
+    stretch_count = len(level.ticks)
+    kind_variances = np.array([_variances(log_odds_sums, noise_row) for noise_row in level.noise])
+    weights = np.bincount(level.kinds, 1.0 / level.ticks, len(kind_variances)) / stretch_count
     mean_noise = weights @ kind_variances
-    squared_deviations = _variances(log_odds_sums, sample.deviations.T @ sample.deviations)
+    squared_deviations = _variances(log_odds_sums, level.deviations.T @ level.deviations)
     spread_variance = np.maximum(squared_deviations / special.chdtri(stretch_count, 1.0 - _TAIL) - mean_noise, 0.0)
     bounds = np.empty(stretch_count)
-    for batch_start in range(0, stretch_count, _AT_ONCE):
-        batch = slice(batch_start, batch_start + _AT_ONCE)
-        noise_variance = kind_variances[sample.kinds[batch]] / sample.ticks[batch, None]
-        share = spread_variance / (spread_variance + noise_variance)
-        tail_width = _QUANTILE * np.sqrt(spread_variance * (1.0 - share))
-        bounds[batch] = (upper_log_odds + share * (sample.deviations[batch] @ log_odds_sums.T) + tail_width).max(axis=1)
+    for first in range(0, stretch_count, _AT_ONCE):
+        batch = slice(first, first + _AT_ONCE)
+        noise_variance = kind_variances[level.kinds[batch]] / level.ticks[batch, None]
+        part = spread_variance / (spread_variance + noise_variance)
+        tail_width = _QUANTILE * np.sqrt(spread_variance * (1.0 - part))
+        bounds[batch] = (upper_log_odds + part * (level.deviations[batch] @ log_odds_sums.T) + tail_width).max(axis=1)
     return float(np.sort(bounds)[math.ceil(stretch_count * (1.0 - _SHARE)) - 1])
 
 
-def _intervals(transition: Floats, errors: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Return each probability's interval, from the normal distribution of its log-odds and the largest error."""
+def _intervals(transition: Floats, covariances: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Return each probability's interval by the normal distribution of its log-odds, with the largest of the errors."""
     k = len(transition)
     low, high = np.empty((k, k)), np.empty((k, k))
     for x in range(k):
         row = slice(x * (k - 1), (x + 1) * (k - 1))
         for y in range(k):
             slope = np.delete(np.eye(k)[y] - transition[x], x) / (1.0 - transition[x, y])
-            width = _QUANTILE * math.sqrt(max(float(slope @ matrix[row, row] @ slope) for matrix in errors))
+            width = _QUANTILE * math.sqrt(max(float(slope @ matrix[row, row] @ slope) for matrix in covariances))
             logit = float(special.logit(transition[x, y]))
             low[x, y], high[x, y] = special.expit(logit - width), special.expit(logit + width)
     return low, high

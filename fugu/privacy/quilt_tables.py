@@ -55,7 +55,7 @@ def largest_row_ratios(distributions: Floats, ratios: Floats) -> None:
 def grow_tables(
     transition: Floats, power: Floats, left: Floats, right: Floats, done_count: int, target: int, floor: float
 ) -> int:
-    """Fill the tables of the distances done_count + 1 .. target with ratios, not yet their logarithms.
+    """Fill the tables of distances done_count + 1 .. target with ratios, whose logarithms the caller takes.
 
     Entry m - 1 of `left` and `right`, (at least target, k, k), is for distance m. `power` (k, k) is P^done_count before
     the call, and P^result after it. Returns `target`, or the last distance before a positive entry falls below `floor`,
@@ -63,23 +63,23 @@ def grow_tables(
     """
     k = transition.shape[0]
     transposed = np.empty((k, k))
-    for m in range(done_count, target):
-        next_power = np.dot(power, transition) if m else transition.copy()
+    for distance in range(done_count, target):
+        next_power = np.dot(power, transition) if distance else transition.copy()
         for x in range(k):
             for y in range(k):
                 if 0.0 < next_power[x, y] < floor:
-                    return m
+                    return distance
         for x in range(k):  # an array assigned whole takes numba seconds more to compile
             for y in range(k):
                 power[x, y] = transposed[y, x] = next_power[x, y]
-        largest_row_ratios(power, right[m])
-        largest_row_ratios(transposed, left[m])
+        largest_row_ratios(power, right[distance])
+        largest_row_ratios(transposed, left[distance])
     return target
 
 
 @part
 def _add_left_width(start_terms: Floats, left_tables: Floats, width: int, left_table: Floats) -> None:
-    """Set `left_table` (k, k) to the sum of the term and the table of a width to the left, or to 0 for no width."""
+    """Set `left_table` (k, k) to the start terms plus the table of a width to the left, or to 0 for no width."""
     for x in range(left_table.shape[0]):
         for y in range(left_table.shape[0]):
             left_table[x, y] = start_terms[x, y] + left_tables[width - 1, x, y] if width else 0.0
@@ -87,7 +87,7 @@ def _add_left_width(start_terms: Floats, left_tables: Floats, width: int, left_t
 
 @part
 def _largest_sum(left_table: Floats, right_tables: Floats, width: int) -> tuple[float, int, int]:
-    """Return the largest entry, and its place, of `left_table` (k, k) plus the table of a width to the right."""
+    """Return the largest entry of `left_table` (k, k) plus the table of a width to the right, and its place."""
     k = left_table.shape[0]
     largest, row, col = -np.inf, 0, 0
     for x in range(k):
@@ -111,7 +111,7 @@ def least_quilt_scale(
     seed_left: int,
     seed_right: int,
 ) -> tuple[float, int, int, float, float]:
-    """Find a node's smallest card / (epsilon - influence) over its quilts; the seed's widths (0: none) come first.
+    """Find the least scale of a node, card / (epsilon - influence), over its quilts; the seed's widths come first.
 
     `start_terms` (k, k) are those of the node's own distribution, for quilts with a width to the left. The tables of
     widths to either side are (n, k, k). An endless side has more than 2^60 nodes. The empty quilt has the scale
@@ -122,8 +122,8 @@ def least_quilt_scale(
         width above n can be better if n >= the useful width.
     """
     endless = 2**60
-    n = right_tables.shape[0]
-    reach_left, reach_right = min(n, nodes_left), min(n, nodes_right)
+    table_count = right_tables.shape[0]
+    reach_left, reach_right = min(table_count, nodes_left), min(table_count, nodes_right)
     best_scale, best_left, best_right, best_influence = empty_scale, 0, 0, 0.0
     if best_scale <= scale_floor:
         return best_scale, 0, 0, 0.0, 0.0
@@ -175,15 +175,15 @@ def least_quilt_scale(
             max_width = (epsilon - influence) * best_scale - nearby_count
             b = min(b - 1, math.ceil(max_width) - 1) if max_width > 0.0 else 0
     useful_width = 0.0
-    if nodes_left > n and nodes_right > n:  # two larger widths have 2n + 1 nodes between them
+    if nodes_left > table_count and nodes_right > table_count:  # two larger widths have 2n + 1 nodes between them
         useful_width = epsilon * best_scale / 2.0
-    if nodes_right > n:
+    if nodes_right > table_count:
         for a in range(reach_left + 1):
             if left_influences[a] < epsilon:
                 useful_width = max(
                     useful_width, (epsilon - left_influences[a]) * best_scale - (a - 1 if a else nodes_left)
                 )
-    if nodes_left > n:
+    if nodes_left > table_count:
         useful_width = max(useful_width, epsilon * best_scale - nodes_right)
         for x in range(start_terms.shape[0]):
             for y in range(start_terms.shape[0]):
@@ -199,7 +199,7 @@ def least_quilt_scale(
 
 @kernel
 def least_quilt_loss(start_terms: Floats, left_tables: Floats, right_tables: Floats, node: int, sums: Floats) -> float:
-    """Return the least loss of a node in 0..T-1 over its quilts: a quilt's influence plus the charges of nearby nodes.
+    """Return the least loss of a node in 0..T-1 over its quilts: influence plus the charges of nearby nodes.
 
     The terms and tables are as for `least_quilt_scale`; `sums` (T + 1,) are the running sums of the charges, from 0.
     """
@@ -251,19 +251,19 @@ class QuiltTables:
 
     @property
     def count(self) -> int:
-        """The largest width in the tables."""
+        """The number of widths in the tables, and the largest of them."""
         return len(self.right_tables)
 
     @property
     def stalled(self) -> bool:
-        """True if larger widths no longer have less influence, as on a chain that alternates or falls apart."""
+        """True if wider quilts no longer have less influence, as on a chain that alternates or falls apart."""
         k = len(self._power)
         if self.count <= 2 * k**2:  # a chain that mixes has only positive entries after (k - 1)^2 + 1 steps
             return False
         return bool(self.right_tables[-1].max() >= 0.999_999 * self.right_tables[self.count // 2].max() > 0.0)
 
     def grow(self, width_count: int) -> bool:
-        """Grow the tables to widths up to `width_count`. Return True if there are more than before."""
+        """Grow the tables to `width_count` widths, if they can; return True if they grew."""
         done_count, target_count = self.count, min(width_count, self._max_width)
         if target_count <= done_count:
             return False
@@ -292,7 +292,7 @@ class NodeTerms(NamedTuple):
 
 
 def node_terms(chain: MarkovChain, node: int | None) -> NodeTerms:
-    """Return the terms of a node from 1 on, or for `None` of any node of the stationary chain.
+    """Return the terms of a node, counted from 1; `None` stands for any node of the stationary chain.
 
     They are the worst over all starts if the chain has any start. Raises ChainClassError for `None` without a single
     stationary distribution.
@@ -300,10 +300,10 @@ def node_terms(chain: MarkovChain, node: int | None) -> NodeTerms:
     if node is None or chain.is_stationary:
         distribution = stationary_distribution_of(chain)
         return _terms(distribution[None, :], distribution[None, :] > 0.0, distribution)
-    distributions, reach = _start_rows(chain)
+    distributions, is_reached = _start_rows(chain)
     distributions = distributions @ np.linalg.matrix_power(chain.transition, node - 1)
-    reach = follow_steps(reach, np.linalg.matrix_power(chain.transition > 0.0, node - 1))  # a logical product
-    return _terms(distributions, reach, _stationary_distribution_or_none(chain))
+    is_reached = follow_steps(is_reached, np.linalg.matrix_power(chain.transition > 0.0, node - 1))  # a logical product
+    return _terms(distributions, is_reached, _stationary_distribution_or_none(chain))
 
 
 def walk(chain: MarkovChain) -> Iterator[NodeTerms]:
@@ -311,20 +311,20 @@ def walk(chain: MarkovChain) -> Iterator[NodeTerms]:
     if chain.is_stationary:
         yield from repeat(node_terms(chain, 1))
     stationary, is_step = _stationary_distribution_or_none(chain), chain.transition > 0.0
-    distributions, reach = _start_rows(chain)
+    distributions, is_reached = _start_rows(chain)
     while True:
-        yield _terms(distributions, reach, stationary)
-        distributions, reach = distributions @ chain.transition, follow_steps(reach, is_step)
+        yield _terms(distributions, is_reached, stationary)
+        distributions, is_reached = distributions @ chain.transition, follow_steps(is_reached, is_step)
 
 
 def _start_rows(chain: MarkovChain) -> tuple[Floats, Bools]:
-    """Return the extreme distributions (n, k) of the first tick, and where these are positive."""
+    """Return the extreme distributions (n, k) of the first tick, and which of their entries are positive."""
     distributions = np.eye(chain.states) if chain.initial is None else chain.initial[None, :]
     return distributions, distributions > 0.0
 
 
 def _terms(distributions: Floats, is_reached: Bools, stationary: Floats | None) -> NodeTerms:
-    """Return the terms from a node's extreme distributions (n, k), where these are positive, and the stationary one."""
+    """Return a node's terms from its extreme distributions (n, k), their reached states, and the stationary one."""
     is_possible: Bools = np.asarray(is_reached.any(axis=0))
     is_possible_pair = is_possible[:, None] & is_possible[None, :]
     # reachable in the graph, and yet too rare for exact ratios: the ratio is unknown

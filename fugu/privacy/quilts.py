@@ -88,7 +88,7 @@ def mqm_exact(chains: tuple[MarkovChain, ...] | BinaryChains, length: int | None
 
 
 def corner_chains(chains: tuple[MarkovChain, ...] | BinaryChains) -> tuple[MarkovChain, ...]:
-    """Return the chains of a class; for an interval its stationary corners, which are the worst for every quilt.
+    """Return a class's chains; of an interval the stationary corners, which are the worst for every quilt.
 
     With q + r = s and L = (1 - s)^b, the ratios of a table are 1 + (s/q) L/(1 - L) and, for L < 0, 1 + |L|
     s/(q - r|L|), and the same with q and r swapped. They fall in q and r while s <= 1 and grow while s >= 1, so the
@@ -127,14 +127,14 @@ def best_quilt(
     """
     tables.grow(min(32, max(1, nodes_left + nodes_right)))
     while True:
-        scale, left, right, influence, useful_width = least_quilt_scale(
+        scale, a, b, influence, useful_width = least_quilt_scale(
             start_terms, tables.left_tables, tables.right_tables, nodes_left, nodes_right,
             empty_scale, epsilon, scale_floor, seed[0] or 0, seed[1] or 0,
         )  # fmt: skip
         is_final = scale <= scale_floor or tables.count >= useful_width or (scale >= empty_scale and tables.stalled)
         if is_final or not tables.grow(int(min(1.5 * tables.count, useful_width)) + 1):
-            nearby_count = (left - 1 if left else nodes_left) + (right if right else nodes_right + 1)
-            return QuiltScale(scale, None, (left or None, right or None), nearby_count, influence, 0)
+            nearby_count = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
+            return QuiltScale(scale, None, (a or None, b or None), nearby_count, influence, 0)
 
 
 def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> QuiltScale:
@@ -193,7 +193,7 @@ def _middle_scale(tables: QuiltTables, chain: MarkovChain, epsilon: float, empty
 
 
 def _later_bound(middle_scale: QuiltScale, spread: float, epsilon: float, empty_scale: float) -> float:
-    """Bound the scales of this node and all later ones, whose distributions are within `spread` of stationary."""
+    """Bound the scales of all nodes whose distributions are within `spread` of the stationary one."""
     if middle_scale.quilt == (None, None):
         return empty_scale
     epsilon_left = epsilon - spread - middle_scale.influence
@@ -208,7 +208,7 @@ def _check_range(epsilon: float, length: int | None) -> None:
 
 
 def quilt_accountant(chains: tuple[MarkovChain, ...], charges: ArrayLike) -> Floats:
-    """Return the loss (T,) of every node by releases that charge the ticks that they cover, for the worst chain.
+    """Return the loss (T,) of every node for the worst chain, from the charges of releases to ticks.
 
     The charges (T,), at least 0, are those of all releases together. The loss, rounded up, bounds the log-likelihood
     ratio between any two states of a node. Raises ChainClassError if the charges are no such vector, or there is no
@@ -223,7 +223,7 @@ def quilt_accountant(chains: tuple[MarkovChain, ...], charges: ArrayLike) -> Flo
 
 
 def quilt_rate_loss(chains: tuple[MarkovChain, ...], rate: float) -> float:
-    """Return the loss of any node of an endless stationary stream whose ticks all have one charge; rounded up.
+    """Return the loss of a node in an endless stationary stream with one charge at all ticks; rounded up.
 
     Tumbling windows are such a stream: with 1-Lipschitz queries and noise of one scale, rate = 1 / scale. The loss is
     the least influence + rate (a + b - 1) of any quilt with widths a and b, for the worst chain. Raises
@@ -236,10 +236,10 @@ def quilt_rate_loss(chains: tuple[MarkovChain, ...], rate: float) -> float:
     return max(_rate_loss(chain, rate) for chain in chains) * _UP if rate else 0.0
 
 
-def _node_losses(chain: MarkovChain, costs: Floats) -> Floats:
-    length = costs.size
+def _node_losses(chain: MarkovChain, charges: Floats) -> Floats:
+    length = charges.size
     # a window's charge is a difference of running sums: their rounding is added back below
-    sums = np.concatenate([[0.0], np.cumsum(costs, dtype=np.longdouble)]).astype(np.float64)
+    sums = np.concatenate([[0.0], np.cumsum(charges, dtype=np.longdouble)]).astype(np.float64)
     rounding = 2.0**-50 * float(sums[-1])
     tables = QuiltTables(chain.transition)
     tables.grow(min(32, length - 1))
@@ -265,8 +265,8 @@ def _rate_loss(chain: MarkovChain, rate: float) -> float:
     tables.grow(32)
     while True:
         # on a window this wide, a quilt that ends at the window's end costs more than rate * count
-        cumulative = rate * np.arange(2.0 * tables.count + 2.0)
-        loss = least_quilt_loss(start_terms, tables.left_tables, tables.right_tables, tables.count, cumulative)
+        charge_sums = rate * np.arange(2.0 * tables.count + 2.0)
+        loss = least_quilt_loss(start_terms, tables.left_tables, tables.right_tables, tables.count, charge_sums)
         if loss < rate * tables.count:
             return loss
         if tables.stalled or not tables.grow(2 * tables.count):
@@ -278,10 +278,10 @@ _MOST_WIDTHS = 2**22
 
 
 class Mixing(NamedTuple):
-    """The smallest eigengap of a class, and the stationary probability of its rarest state; both rounded down."""
+    """The smallest eigengap of a class, and `min_pi`, its rarest state's stationary probability; both rounded down."""
 
     gap: float
-    rarest: float
+    min_pi: float
 
 
 def mqm_approx(
@@ -373,9 +373,9 @@ def is_reversible(chain: MarkovChain) -> bool:
 
 
 def fast_path_length(mixing: Mixing, epsilon: float) -> int:
-    """Return the length of lemma 4.9: from it on, the middle node decides, by widths of at most half the length."""
+    """Return the least length at which the middle node decides, by widths up to half the length (lemma 4.9)."""
     # 1 / tanh(x / 2) is (e^x + 1) / (e^x - 1), here with x = epsilon / 6
-    return 8 * 2 * math.ceil(math.log(1.0 / math.tanh(epsilon / 12.0) / mixing.rarest) / mixing.gap)
+    return 8 * 2 * math.ceil(math.log(1.0 / math.tanh(epsilon / 12.0) / mixing.min_pi) / mixing.gap)
 
 
 def width_influences(mixing: Mixing, widths: NDArray[np.int64]) -> Floats:
@@ -385,9 +385,9 @@ def width_influences(mixing: Mixing, widths: NDArray[np.int64]) -> Floats:
     twice, for the width and for the node. It is infinite unless width > 2 log(1/p) / g: else the formula is no bound.
     """
     distance = np.exp(-mixing.gap * widths / 2.0)
-    is_valid = (widths > 2.0 * math.log(1.0 / mixing.rarest) / mixing.gap) & (distance < mixing.rarest)
+    is_valid = (widths > 2.0 * math.log(1.0 / mixing.min_pi) / mixing.gap) & (distance < mixing.min_pi)
     influences = np.full(widths.shape, np.inf)
-    influences[is_valid] = np.log((mixing.rarest + distance[is_valid]) / (mixing.rarest - distance[is_valid]))
+    influences[is_valid] = np.log((mixing.min_pi + distance[is_valid]) / (mixing.min_pi - distance[is_valid]))
     return influences
 
 
@@ -401,7 +401,7 @@ def _best_width(
     *,
     scale_floor: float = 0.0,
 ) -> QuiltScale:
-    """Return the best quilt of a node; lemma 4.8 depends on neither states nor nodes, so its tables have one entry."""
+    """Return the best quilt of a node by lemma 4.8, whose tables have one entry for all states and nodes."""
     # half of lemma 4.9's length, 4 a*, is more than any best width
     width_count = min(fast_path_length(mixing, epsilon) // 2, _MOST_WIDTHS, max(nodes_left, nodes_right))
     right_table = width_influences(mixing, np.arange(1, max(width_count, 1) + 1)).reshape(-1, 1, 1)

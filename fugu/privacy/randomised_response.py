@@ -114,7 +114,7 @@ def calibrate(
 
 
 def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
-    """Return the table with the same error for each state whose loss between any two states is at most a rate (nats).
+    """Return the table with equal errors whose loss between any two states is at most `rate` nats.
 
     The rate is a part of `epsilon`, which messages name. Raises ChainClassError if no 32-bit table tells anything.
     """
@@ -130,7 +130,7 @@ def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
 
 
 def stream_states(chains: ChainClass) -> int:
-    """Return the number of states of a class's stream; ChainClassError if joint chains show several streams."""
+    """Return the number of states of a class's only stream; ChainClassError for joint chains of several."""
     if len(chains.state_counts) > 1:
         raise ChainClassError("the class is of several streams, which share what a tick may tell: name one's share")
     return chains.state_counts[0]
@@ -189,7 +189,7 @@ def _intersection(v01: float, v10: float) -> tuple[float, float]:
 
 
 def _least_flips(chains: ChainClass, v01: float, v10: float) -> tuple[float, float]:
-    """Return the corner of the allowed region within 1/2 with the fewest expected flips in the middle of the class."""
+    """Return the allowed corner, each part within 1/2, with the fewest expected flips in the middle of the class."""
     corners = [_intersection(v01, v10), (0.5, max(0.5 / v01, 1 - 0.5 * v10)), (max(0.5 / v10, 1 - 0.5 * v01), 0.5)]
     if isinstance(chains, BinaryChains):
         q, r = sum(chains.q) / 2, sum(chains.r) / 2
@@ -255,7 +255,7 @@ def utility(
 
 
 def _accuracy(symbols: Ints, initial: Floats, transition: Floats, emission: Floats, assumed_chain: Floats) -> float:
-    """Return the mean posterior probability of the states that are likeliest by the `assumed_chain`."""
+    """Return the mean posterior probability of the states that the `assumed_chain` calls likeliest."""
     posterior = beliefs = posterior_marginals(symbols, initial, transition, emission)
     if not np.array_equal(assumed_chain, transition):
         beliefs = posterior_marginals(symbols, stationary_distribution(assumed_chain), assumed_chain, emission)

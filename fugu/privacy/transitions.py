@@ -55,26 +55,26 @@ def transition_matrix(counts: Ints) -> Floats:
     return np.asarray(np.where(totals > 0, counts / np.maximum(totals, 1), 1.0 / k), dtype=np.float64)
 
 
-def share_bounds(hits: int, trials: int, level: float) -> tuple[float, float]:
-    """Return lower and upper bound on the probability of an event, each wrong with probability `level`.
+def share_bounds(hits: int, trials: int, error: float) -> tuple[float, float]:
+    """Return the lower and the upper bound on an event's probability, each wrong with probability `error`.
 
     Without any trial they are 0 and 1. Source: Clopper and Pearson (1934), by quantiles of the beta distribution.
     """
-    low = float(special.betaincinv(hits, trials - hits + 1, level)) if hits else 0.0
-    return low, float(special.betaincinv(hits + 1, trials - hits, 1.0 - level)) if hits < trials else 1.0
+    low = float(special.betaincinv(hits, trials - hits + 1, error)) if hits else 0.0
+    return low, float(special.betaincinv(hits + 1, trials - hits, 1.0 - error)) if hits < trials else 1.0
 
 
 def order_test(triples: Ints) -> LikelihoodRatio:
-    """Test a first-order chain against a second-order one, by counts (k, k, k) of w -> x -> y."""
+    """Test if a chain of order 2 explains counts (k, k, k) of w -> x -> y better than one of order 1."""
     pair_counts = triples.sum(axis=0)
-    contexts, outcomes = (triples.sum(axis=2) > 0).sum(axis=0), (pair_counts > 0).sum(axis=1)
-    degrees = int(np.sum(np.maximum(contexts - 1, 0) * np.maximum(outcomes - 1, 0)))
+    context_counts, outcome_counts = (triples.sum(axis=2) > 0).sum(axis=0), (pair_counts > 0).sum(axis=1)
+    degrees = int(np.sum(np.maximum(context_counts - 1, 0) * np.maximum(outcome_counts - 1, 0)))
     gain, step_count = max(_log_likelihood(triples) - _log_likelihood(pair_counts), 0.0), max(int(triples.sum()), 1)
     p_value = float(special.chdtrc(degrees, 2.0 * gain)) if degrees else 1.0
     return LikelihoodRatio(statistic=2.0 * gain, degrees=degrees, p_value=p_value, nats_per_step=gain / step_count)
 
 
 def _log_likelihood(counts: Ints) -> float:
-    """Return the largest log-likelihood of independent rows of counts (last axis: outcomes)."""
+    """Return the largest log-likelihood of counts (..., outcomes) in independent rows."""
     row_sums = counts.sum(axis=-1)
     return float(special.xlogy(counts, counts).sum() - special.xlogy(row_sums, row_sums).sum())

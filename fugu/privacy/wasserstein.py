@@ -55,7 +55,7 @@ class CountBound(NamedTuple):
 
 
 def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Sequence[int] | None = None) -> CountBound:
-    """Return W of the number of a window's ticks in some states; `None`: of the worst set, which covers any other.
+    """Return W of the number of ticks in some states; with `None`, in the worst set, which covers any other.
 
     Raises ChainClassError for an unknown state, too many sets to try, or as `wasserstein_count`.
     """
@@ -115,7 +115,7 @@ def wasserstein_symbols(
 
 
 def check_symbols(chains: tuple[MarkovChain, ...], hits: Sequence[int], denominator: int, length: int) -> None:
-    """Raise ChainClassError if `wasserstein_symbols` would for a window in which every tick has a symbol."""
+    """Raise ChainClassError if `wasserstein_symbols` would refuse a window with a symbol at every tick."""
     ticks = _symbol_ticks(hits, denominator, [True] * length)
     for chain in chains:
         _IntegerChain.of(chain).size(ticks, _MOST_SYMBOL_BYTES)
@@ -125,9 +125,9 @@ def _symbol_ticks(hits: Sequence[int], denominator: int, is_observed: Sequence[b
     if not is_observed or not all(0 <= hit <= denominator for hit in hits):
         raise ChainClassError("the Wasserstein mechanism needs a window, and a chance for every state")
     divisor = math.gcd(denominator, *hits)
-    symbol = tuple(tuple((n, p // divisor) for n, p in enumerate((denominator - hit, hit)) if p) for hit in hits)
-    no_summand = (((0, 1),),) * len(hits)
-    return [symbol if has_symbol else no_summand for has_symbol in is_observed]
+    symbol_adds = tuple(tuple((n, p // divisor) for n, p in enumerate((denominator - hit, hit)) if p) for hit in hits)
+    nothing_adds = (((0, 1),),) * len(hits)
+    return [symbol_adds if has_symbol else nothing_adds for has_symbol in is_observed]
 
 
 def _worst_bound(chains: tuple[MarkovChain, ...], ticks: Sequence[_Adds], max_bytes: int) -> WassersteinBound:
@@ -159,21 +159,21 @@ def infinity_wasserstein(
     return Fraction(max(_upward_distance(first, second), _upward_distance(second, first)))
 
 
-def _upward_distance(distribution: Distribution, other: Distribution) -> Exact:
-    """Return the largest distance that mass moves up from `distribution` to `other`, at least 0.
+def _upward_distance(distribution: Distribution, target: Distribution) -> Exact:
+    """Return the largest distance that mass moves up from `distribution` to `target`, at least 0.
 
     The mass of a value, in rising order, moves at most to the other's first value whose running sum is no smaller.
     """
-    total_weight, other_weight = sum(weight for _, weight in distribution), sum(weight for _, weight in other)
-    other_sums = [weight * total_weight for weight in accumulate(weight for _, weight in other)]
+    total_weight, target_weight = (sum(weight for _, weight in distribution), sum(weight for _, weight in target))
+    target_sums = [weight * total_weight for weight in accumulate(weight for _, weight in target)]
     furthest: Exact = 0
     running_sum: Exact = 0
-    other_index = 0
+    target_index = 0
     for value, weight in distribution:
         running_sum += weight
-        while other_sums[other_index] < running_sum * other_weight:
-            other_index += 1
-        furthest = max(furthest, other[other_index][0] - value)
+        while target_sums[target_index] < running_sum * target_weight:
+            target_index += 1
+        furthest = max(furthest, target[target_index][0] - value)
     return furthest
 
 
@@ -202,7 +202,7 @@ class _IntegerChain(NamedTuple):
         return cls(initial, start, [[p * (scale // row_sum) for p in row] for row, row_sum in weighted_rows], scale)
 
     def size(self, ticks: Sequence[_Adds], max_bytes: int) -> int:
-        """Return the bytes of a coefficient of the distribution of the sum. ChainClassError if the sum does not fit."""
+        """Return the bytes that one coefficient of the sum takes. ChainClassError if all do not fit."""
         product = math.prod(max(sum(weight for _, weight in distribution) for distribution in tick) for tick in ticks)
         size: int = (self.start * self.scale ** len(ticks) * product).bit_length() // 8 + 1
         terms = sum(max(power for distribution in tick for power, _ in distribution) for tick in ticks) + 1
@@ -234,7 +234,7 @@ def _sums_by_node(chain: MarkovChain, ticks: Sequence[_Adds], max_bytes: int) ->
 
 
 def _coefficients(packed: int, width: int) -> Distribution:
-    """Return the (power, coefficient) of a packed polynomial with a positive coefficient."""
+    """Return the (power, coefficient) of each positive term of a packed polynomial."""
     terms = packed.bit_length() // (8 * width) + 1
     blob = packed.to_bytes(terms * width, "little")
     all_terms = ((power, int.from_bytes(blob[power * width : (power + 1) * width], "little")) for power in range(terms))
@@ -242,7 +242,7 @@ def _coefficients(packed: int, width: int) -> Distribution:
 
 
 def integer_weights(distribution: Floats) -> tuple[list[int], int]:
-    """Return probabilities as numerators and a common denominator, each within its rounding, however small."""
+    """Return numerators and a common denominator of probabilities, each within its rounding, however small."""
     shares = [Fraction(float(p)).limit_denominator(_LARGEST_DENOMINATOR) for p in distribution]
     if sum(shares) != 1 or any(abs(float(s) - p) > _SIMPLE * p for s, p in zip(shares, distribution, strict=True)):
         shares = [Fraction(float(p)) for p in distribution]

@@ -55,7 +55,7 @@ _LEAST_SHARE = 1.0 / 128.0
 
 
 def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
-    """Return the class that a policy declares for these chains and starts; `None` without one.
+    """Return the class that a policy can declare for these chains and starts; `None` if none can.
 
     A class is kept. Else: by odds ratios for the universal adversary, otherwise only for one stationary binary chain.
     """
@@ -74,7 +74,7 @@ def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
 
 
 def _excess(scale: Fraction, request: WindowRequest, device_class: ChainClass) -> float:
-    """Return the device's epsilon for a policy with this scale, less its promise; the device accepts 0 or below."""
+    """Return the device's epsilon for a policy with this scale less the promised one; a device accepts 0 or less."""
     ratio = exp_up(request.sensitivity / scale)
     try:
         return min(device_class.ratio_loss(ratio, ratio, request.adversary).epsilon, 1e6) - request.epsilon
@@ -83,7 +83,7 @@ def _excess(scale: Fraction, request: WindowRequest, device_class: ChainClass) -
 
 
 def _raise_scale(scale: Fraction, request: WindowRequest, device_class: ChainClass) -> Fraction:
-    """Return a scale, or if the device refuses it, the least larger scale that it accepts, to about 10^-7."""
+    """Return the least scale from `scale` on that the device accepts, to about 10^-7."""
 
     def excess(share: float) -> float:
         return _excess(lawful_scale(scale / Fraction(share)), request, device_class)
@@ -131,12 +131,12 @@ class WindowRequest:
 
     @property
     def life(self) -> int | None:
-        """The most ticks that depend on one another and are released; `None` for no end. Fewer ticks lose no more."""
+        """The most released ticks that depend on one another, `None` for no end. Fewer ticks lose no more."""
         return min((ticks for ticks in (self.length, self.segments) if ticks is not None), default=None)
 
     @property
     def accounted(self) -> Chains:
-        """The class with its start, for the chain accountant."""
+        """The class with the start that the guarantee covers, for the chain accountant."""
         return with_start(self.chains, self.start)
 
     @property
@@ -166,7 +166,7 @@ class WindowNoise:
 
 
 def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
-    """Return the noise that a mechanism needs.
+    """Return the noise that a mechanism needs for a request.
 
     Raises FuguError if the mechanism has no such adversary, needs a length, or no noise is enough.
     """
@@ -178,7 +178,7 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
 
 
 def least_noise(request: WindowRequest) -> WindowNoise:
-    """Return the least noise of a mechanism that composes; FuguError if there is none."""
+    """Return the noise of the mechanism that needs the least and composes; FuguError if there is none."""
     noises: list[WindowNoise] = []
     problems: list[FuguError] = []
     for mechanism in COMPOSING if request.adversary == "ignorant" else COMPOSING[:1]:
@@ -203,8 +203,8 @@ def _quilt_noise(scale_of: Callable[..., QuiltScale], request: WindowRequest) ->
     a, b = quilt_scale.quilt
     width_words = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
     quilt_words = " and ".join(width for width in width_words if width) or "none: the whole window"
-    node = "any tick far from the ends" if quilt_scale.node is None else f"tick {quilt_scale.node}"
-    reason = f"{node}, quilt {quilt_words}, {quilt_scale.card} near ticks, influence {quilt_scale.influence:.4g}"
+    node_words = "any tick far from the ends" if quilt_scale.node is None else f"tick {quilt_scale.node}"
+    reason = f"{node_words}, quilt {quilt_words}, {quilt_scale.card} near ticks, influence {quilt_scale.influence:.4g}"
     return request.sensitivity * quilt_scale.scale, reason, request.length is None
 
 
@@ -316,7 +316,7 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
 def compare_noise(
     request: WindowRequest, period_us: int | None, on_mechanism: Callable[[Mechanism], None]
 ) -> tuple[tuple[PlannedNoise, ...], PlannedNoise, dict[Mechanism, str]]:
-    """Return each possible mechanism's noise, the least noise that composes, and the other mechanisms' refusals.
+    """Return the noise of each possible mechanism, the least that composes, and the refusals of the others.
 
     `on_mechanism` is called before each mechanism's search, which can take long.
 
@@ -325,12 +325,12 @@ def compare_noise(
     """
     noises: list[PlannedNoise] = []
     refusals: dict[Mechanism, str] = {}
-    for name in MECHANISMS:
-        on_mechanism(name)
+    for mechanism in MECHANISMS:
+        on_mechanism(mechanism)
         try:
-            noises.append(plan_noise(request, name, period_us))
+            noises.append(plan_noise(request, mechanism, period_us))
         except FuguError as error:
-            refusals[name] = str(error)
+            refusals[mechanism] = str(error)
     composing_plans = [noise_plan for noise_plan in noises if noise_plan.noise.mechanism in COMPOSING]
     if not composing_plans:
         raise ChainClassError(refusals.get("chain", "no mechanism protects this class of chains"))
@@ -372,7 +372,7 @@ AnyRelease = TypeVar("AnyRelease", bound=WindowRelease)
 
 
 class JointBound(NamedTuple):
-    """A bound of this name on the loss of any tick by all releases; `None` if there is none; `note` says why."""
+    """A named bound on the loss of any tick by all releases; `epsilon` is `None` without one, and `note` says why."""
 
     name: str
     epsilon: float | None
@@ -380,7 +380,7 @@ class JointBound(NamedTuple):
 
 
 def charges(releases: Sequence[WindowRelease], length: int) -> Floats:
-    """Return (length,) the charges of releases to each tick, rounded up."""
+    """Return the charges (length,) of releases to each tick, rounded up."""
     tick_charges = np.zeros(length)
     for release in releases:
         tick_charges[release.first - 1 : release.last] += release.rate
@@ -407,18 +407,18 @@ def joint_losses(request: WindowRequest, releases: Sequence[WindowRelease]) -> l
     length = max(release.last for release in moved_releases)
     if length > _MOST_TICKS:
         raise ChainClassError(f"at most {_MOST_TICKS} ticks are accounted for together, got {length}")
-    rates = charges(moved_releases, length)
+    tick_charges = charges(moved_releases, length)
 
     def chain_bound(adversary: Adversary) -> tuple[float, str]:
-        loss = ChainAccountant(request.accounted).schedule_loss(rates, adversary)
+        loss = ChainAccountant(request.accounted).schedule_loss(tick_charges, adversary)
         return loss.epsilon, loss.bound
 
     def quilt_bound() -> tuple[float, str]:
-        losses = quilt_accountant(corner_chains(known_chains(request.chains, request.start)), rates)
+        losses = quilt_accountant(corner_chains(known_chains(request.chains, request.start)), tick_charges)
         return float(losses.max()), f"tick {int(losses.argmax()) + first_tick}"
 
     def full_bound() -> tuple[float, str]:
-        return float(rates.sum()) * (1.0 + OUTWARD), "all ticks are one secret"
+        return float(tick_charges.sum()) * (1.0 + OUTWARD), "all ticks are one secret"
 
     adversaries: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
     bound_functions: dict[str, Callable[[], tuple[float, str]]] = {
@@ -429,8 +429,8 @@ def joint_losses(request: WindowRequest, releases: Sequence[WindowRelease]) -> l
     return [_bounded_loss(name, bound_function) for name, bound_function in bound_functions.items()]
 
 
-def _bounded_loss(name: str, bound_function: Callable[[], tuple[float, str]]) -> JointBound:
+def _bounded_loss(bound_name: str, bound_function: Callable[[], tuple[float, str]]) -> JointBound:
     try:
-        return JointBound(name, *bound_function())
+        return JointBound(bound_name, *bound_function())
     except FuguError as error:
-        return JointBound(name, None, str(error))
+        return JointBound(bound_name, None, str(error))

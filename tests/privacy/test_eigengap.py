@@ -62,7 +62,7 @@ def test_golden_scales(key: str) -> None:
     assert stationary.scale == close(golden["sigma_stationary_start"])
     mixed = mixing(chains, options.get("reversible"))
     assert fast_path_length(mixed, epsilon) == golden["T_needed_fast_path"] == 8 * golden["a_star"]
-    assert 2.0 * math.log(1.0 / mixed.rarest) / mixed.gap == close(golden["min_arm_strict_gt"])
+    assert 2.0 * math.log(1.0 / mixed.min_pi) / mixed.gap == close(golden["min_arm_strict_gt"])
     assert math.ceil(epsilon * endless.scale) == golden["T_where_beats_trivial"]
 
 
@@ -90,7 +90,7 @@ def test_golden_gaps(name: str) -> None:
     golden, chain = GOLDEN["1_mqm_exact"][f"{name}_spectral"], CHAINS[f"{name}_stationary"]
     assert eigengap(chain) == close(golden["gap_PPstar"])
     assert eigengap(chain, True) == close(golden["g_reversible"])
-    assert mixing((chain,)).rarest == close(min(golden["pi"]))
+    assert mixing((chain,)).min_pi == close(min(golden["pi"]))
 
 
 def test_a_unit_eigenvalue_too_many_is_not_thrown_away() -> None:
@@ -115,7 +115,7 @@ def test_a_width_too_short_for_the_lemma_is_never_used() -> None:
 
 
 def test_the_precondition_is_strict() -> None:
-    mixing = Mixing(gap=2.0 * math.log(5.0) / 3.0, rarest=0.2)  # a width of exactly 3 is too small
+    mixing = Mixing(gap=2.0 * math.log(5.0) / 3.0, min_pi=0.2)  # a width of exactly 3 is too small
     assert width_influences(mixing, np.array([3]))[0] == math.inf
     assert width_influences(mixing, np.array([4]))[0] < math.inf
 

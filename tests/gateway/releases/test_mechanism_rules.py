@@ -155,7 +155,7 @@ def test_the_approximate_allowance_is_that_of_its_bounds_on_influence(
     mixed = mixing(members)
     widths = np.arange(1, 400)
     bounds = width_influences(mixed, widths)
-    assert np.all(np.isinf(bounds[widths <= 2.0 * np.log(1.0 / mixed.rarest) / mixed.gap]))
+    assert np.all(np.isinf(bounds[widths <= 2.0 * np.log(1.0 / mixed.min_pi) / mixed.gap]))
     for width in (a for a in (6, 12, 25) if np.isfinite(bounds[a - 1])):
         exact = max(influence(chain, None, None, width) for chain in members)
         assert exact <= bounds[width - 1]
