@@ -125,11 +125,11 @@ def _run_check(config: str, plan: AgentPlan) -> int:
 
 def _run_doctor(config: Path) -> int:
     from edge_agent.doctor import examine
-    from fugu.host.checks import failed, lines
+    from fugu.host.checks import has_failure, lines
 
     findings = examine(config, lambda reason: print(f"fugu-agent: {reason}", file=sys.stderr, flush=True))
     print_lines("\n".join(lines(findings)))
-    return 1 if failed(findings) else 0
+    return 1 if has_failure(findings) else 0
 
 
 if __name__ == "__main__":

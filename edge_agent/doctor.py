@@ -304,13 +304,13 @@ def _check_broker(
         on_wait=lambda reason: on_waiting(f"{reason}; waiting for fleet {plan.fleet}"),
     )
     yield from checks.broker(
-        *(plan.broker.address, outcome.reached, outcome.problem),
+        *(plan.broker.address, outcome.step, outcome.problem),
         end_time=outcome.certificate_end,
         writable=dict.fromkeys(writable_topics, True) if is_connected else outcome.writable,
         now=time.time(),
     )
-    if plan.managed is not None and outcome.heard is not None:
-        yield _check_signed_time(config, folder, outcome.heard.get(time_topics[0]))
+    if plan.managed is not None and outcome.retained_payloads is not None:
+        yield _check_signed_time(config, folder, outcome.retained_payloads.get(time_topics[0]))
 
 
 def _check_signed_time(config: AgentConfig, folder: Path, payload: bytes | None) -> Finding:

@@ -88,13 +88,13 @@ class Lane(NamedTuple):
 def lanes_document(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
     """Convert lanes for `lanes.js`; numbers have five digits, and infinite ones are `None`."""
 
-    def rounded(point: Sequence[float]) -> list[float | None]:
+    def rounded_point(point: Sequence[float]) -> list[float | None]:
         return [float(f"{number:.5g}") if math.isfinite(number) else None for number in point]
 
     return [
         lane._asdict()
         | {"number": _unbroken(lane.number), "words": _unbroken(lane.words), "head": _unbroken(lane.head)}
-        | {"shapes": [{**shape._asdict(), "points": [*map(rounded, shape.points)]} for shape in lane.shapes]}
+        | {"shapes": [{**shape._asdict(), "points": [*map(rounded_point, shape.points)]} for shape in lane.shapes]}
         for lane in lanes
     ]
 
@@ -161,7 +161,7 @@ def time_marks(hours: float) -> Marks:
 
 
 def share_scale(shares: Iterable[float]) -> float:
-    """The least usual end of an axis that has room for all shares."""
+    """The end of an axis of shares: the least of the usual ones that has room for all."""
     largest = min(max(shares, default=0.0), 1.0)
     return next(scale for scale in _SCALES if largest <= scale)
 

@@ -21,7 +21,7 @@ from fugu.contract.policy import Name
 from fugu.host.toml_file import read_toml
 from fugu.mqtt.broker import Broker
 
-__all__ = ["HelperConfig", "read_config", "read_root_key", "running_config", "signed_documents"]
+__all__ = ["HelperConfig", "config_document", "read_config", "read_root_key", "signed_documents"]
 
 _HELPER_FIELDS = ("document", "fleet", "helper")
 _MAX_DOCUMENTS = 2
@@ -44,7 +44,7 @@ class HelperConfig(Document):
     groups: tuple[dict[str, Any], ...] = Field(min_length=1, max_length=64)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_groups(self) -> Self:
         for group in self.groups:
             for field_name in _HELPER_FIELDS:
                 if field_name in group:
@@ -93,7 +93,7 @@ def signed_documents(config: HelperConfig, root_key: Ed25519PrivateKey) -> dict[
     return groups
 
 
-def running_config(path: Path) -> dict[str, Any]:
+def config_document(path: Path) -> dict[str, Any]:
     """Return a helper's settings and its groups' signed documents, as values for JSON. FuguError if a file is wrong."""
     config = read_config(path)
     root_key = read_root_key(path.parent / config.root)

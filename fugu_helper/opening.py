@@ -72,7 +72,7 @@ class GroupFacts(NamedTuple):
 
 
 class _Key(NamedTuple):
-    private: MLKEM768X25519PrivateKey
+    private_key: MLKEM768X25519PrivateKey
     expires_at: float
 
 
@@ -126,7 +126,7 @@ class Group:
         public_bytes = ml_kem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
         self._last_key_ms = max(self._last_key_ms + 1, int(unix_time * 1000))
         key_message = OpeningKey(self.documents[0].fleet, self.name, self._last_key_ms, public_bytes)
-        self._keys[key_message.digest] = _Key(MLKEM768X25519PrivateKey(ml_kem, x25519), uptime + self._lifetime)
+        self._keys[key_message.digest] = _Key(MLKEM768X25519PrivateKey(ml_kem, x25519), uptime + self._key_lifetime)
         self.opening_key = sign("opening-key", key_message.encode(), [self._root]).encode()
         self._key_due = uptime + DAY
         return True
@@ -144,7 +144,7 @@ class Group:
             return self._answers[window][0] if is_last_page else None
         document = self._document_of(request)
         if document is None:
-            return self._signed(request, "not-mine", bytes(-(-len(request.reports) // 8)), ()) if is_last_page else None
+            return self._answer(request, "not-mine", bytes(-(-len(request.reports) // 8)), ()) if is_last_page else None
         gathering = self._gatherings.get(window)
         if request.page == 0:
             while len(self._gatherings) >= _MAX_GATHERINGS and window not in self._gatherings:
@@ -166,11 +166,11 @@ class Group:
         if gathering.digest.digest() != gathering.request or len(self._answers) >= MAX_ANSWERS:
             return None
         if not gathering.members | gathering.keyless_members:  # no member is in the set: the answer need not be final
-            return self._signed(request, "too-few", bytes(gathering.bitmap), ())
+            return self._answer(request, "too-few", bytes(gathering.bitmap), ())
         return self._sum_up(gathering, request, document, uptime)
 
     @property
-    def _lifetime(self) -> float:
+    def _key_lifetime(self) -> float:
         return max(2 * DAY + document.window_us / 1e6 + document.deadline for document in self.documents)
 
     def _document_of(self, request: OpeningRequest) -> GroupFacts | None:
@@ -214,7 +214,7 @@ class Group:
             return None
         header = report.header(document.fleet, document.digest, window_number)
         try:
-            masks = _SUITE.decrypt(report.ciphertext, opening_key.private, info=header)
+            masks = _SUITE.decrypt(report.ciphertext, opening_key.private_key, info=header)
         except (InvalidTag, ValueError):
             return None
         if len(masks) != MASK_BYTES * document.numbers:
@@ -227,11 +227,11 @@ class Group:
         if len(gathering.members) < document.quorum:
             present_members = gathering.members | gathering.keyless_members
             reason = "key-gone" if len(present_members) >= document.quorum else "too-few"
-        answer = self._signed(request, reason, bytes(gathering.bitmap), () if reason else gathering.sums)
-        self._answers[request.document, request.number] = answer, uptime + self._lifetime
+        answer = self._answer(request, reason, bytes(gathering.bitmap), () if reason else gathering.sums)
+        self._answers[request.document, request.number] = answer, uptime + self._key_lifetime
         return answer
 
-    def _signed(self, request: OpeningRequest, reason: NoSum, bitmap: bytes, sums: Sequence[int]) -> bytes:
+    def _answer(self, request: OpeningRequest, reason: NoSum, bitmap: bytes, sums: Sequence[int]) -> bytes:
         window = request.document, request.number, request.request
         message = OpeningAnswer(self.documents[0].fleet, self.name, *window, reason, bitmap, pack_numbers(sums))
         return sign("answer", message.encode(), [self._root]).encode()

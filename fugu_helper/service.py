@@ -145,6 +145,6 @@ def _group_facts(document: dict[str, Any]) -> GroupFacts:
 
 
 def _read_config(path: Path) -> Answer:
-    from fugu_helper.config import running_config  # in the child alone
+    from fugu_helper.config import config_document  # in the child alone
 
-    return running_config(path)
+    return config_document(path)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from fugu.contract.errors import cause
-from fugu.host.files import CERTIFICATE_DAYS, certificate_end
+from fugu.host.files import CERTIFICATE_DAYS, certificate_validity
 
 __all__ = [
     "Finding",
@@ -29,7 +29,7 @@ __all__ = [
     "clock",
     "credentials",
     "disk",
-    "failed",
+    "has_failure",
     "lines",
     "loopback_only",
     "private_database",
@@ -72,7 +72,7 @@ class Finding(NamedTuple):
 Findings = Iterator[Finding]
 
 
-def failed(findings: Iterable[Finding]) -> bool:
+def has_failure(findings: Iterable[Finding]) -> bool:
     """True if a finding says that the installation does not work."""
     return any(finding.verdict == "FAIL" for finding in findings)
 
@@ -163,7 +163,7 @@ def credentials(secrets: Iterable[str | Path | None], certificates: Mapping[str,
 def certificate(label: str, path: Path, now: float) -> Finding:
     """Check how long the certificate in a file is still valid; `now` is Unix time in seconds."""
     try:
-        begin_time, end_time = certificate_end(path)
+        begin_time, end_time = certificate_validity(path)
     except (OSError, ValueError) as error:
         return Finding(label, "FAIL", f"{path} cannot be read as a certificate: {cause(error)}")
     if now < begin_time:
@@ -278,7 +278,7 @@ _LISTEN_STATE = "0A"
 
 def loopback_only(label: str, port: int, *, net_folder: Path = Path("/proc/net")) -> Finding:
     """Check whether a TCP port of this machine can be reached from this machine only."""
-    addresses = listening(port, net_folder)
+    addresses = listening_addresses(port, net_folder)
     if addresses is None:
         return Finding(label, "warn", "this system does not say where it listens: see to it that it is 127.0.0.1 only")
     if not addresses:
@@ -293,7 +293,7 @@ def loopback_only(label: str, port: int, *, net_folder: Path = Path("/proc/net")
     return Finding(label, "ok", f"port {port} is open to this machine only")
 
 
-def listening(port: int, net_folder: Path) -> set[IPv4Address | IPv6Address] | None:
+def listening_addresses(port: int, net_folder: Path) -> set[IPv4Address | IPv6Address] | None:
     """Return the addresses at which any process listens on a TCP port; `None` if the system does not say."""
     addresses: set[IPv4Address | IPv6Address] = set()
     has_table = False

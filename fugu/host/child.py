@@ -44,9 +44,9 @@ def run_forked(work: Work, context_words: str, error_type: type[FuguError]) -> C
     of `answer_of`.
     """
     reader, writer = os.pipe()
-    parent, child = os.getpid(), os.fork()
-    if child == 0:
-        end_with_parent(parent)
+    parent_id, child_id = os.getpid(), os.fork()
+    if child_id == 0:
+        end_with_parent(parent_id)
         os.close(reader)
         _answer_in_child(work, context_words, writer)
     os.close(writer)
@@ -54,7 +54,7 @@ def run_forked(work: Work, context_words: str, error_type: type[FuguError]) -> C
     def wait_for_answer() -> Answer:
         with os.fdopen(reader) as pipe:
             output = pipe.read()
-        os.waitpid(child, 0)
+        os.waitpid(child_id, 0)
         death_answer = {"refused": Reason.CONFIG, "detail": "the check of the configuration died"}
         answer: Answer = json.loads(output) if output else death_answer
         if "refused" in answer:

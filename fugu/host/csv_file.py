@@ -58,7 +58,7 @@ def csv_rows(path: Path, error_type: type[FuguError]) -> Iterator[tuple[list[str
             header_line = file.readline()
             separator = next((sign for sign in ",;\t" if sign in header_line), ",")
             rows = csv.reader(chain([header_line], file), delimiter=separator)
-            names = [cell.strip() for cell in next(rows, [])]
-            yield names, (row + [""] * (len(names) - len(row)) for row in rows if row)
+            column_names = [cell.strip() for cell in next(rows, [])]
+            yield column_names, (row + [""] * (len(column_names) - len(row)) for row in rows if row)
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise error_type(f"{path.name} is no CSV file: {cause(error)}") from None

@@ -47,10 +47,10 @@ __all__ = [
     "is_full",
     "is_lost",
     "open_database",
+    "opening_problem",
     "read_header",
     "snapshot",
     "transaction",
-    "why_not_open",
 ]
 
 DatabaseError = sqlite3.Error
@@ -142,7 +142,7 @@ def open_database(
             uri=read_only,
         )
     except sqlite3.Error as error:
-        raise error_type(f"cannot open the {kind.name} {label}: {why_not_open(path, error)}") from None
+        raise error_type(f"cannot open the {kind.name} {label}: {opening_problem(path, error)}") from None
     db.label, db.statuses = label, {}
     try:
         script, required_objects = _with_checksums(schema)
@@ -337,8 +337,8 @@ _SUFFIXES = ("-wal", "-shm")
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
 
 
-def why_not_open(path: Path, error: Exception) -> str:
-    """Say why a database cannot be opened: its folder is missing or closed, or else what the error says."""
+def opening_problem(path: Path, error: Exception) -> str:
+    """Say why a database cannot be opened: its folder is missing or closed, or else the error's reason."""
     try:
         os.close(os.open(path.absolute().parent, os.O_RDONLY))
     except FileNotFoundError:
@@ -363,14 +363,14 @@ def _file_words(file: Path, label: str) -> str:
     return label + next((suffix for suffix in _SUFFIXES if file.name.endswith(suffix)), "")
 
 
-def damage(db: sqlite3.Connection, table: str = "") -> str:
+def damage(db: sqlite3.Connection, table_name: str = "") -> str:
     """Read a database, or one of its tables, and check its pages and checksums. Return what is wrong, in a line.
 
     "" if nothing was found, also if the database could not be read: another process may hold it, or interrupt this.
     """
     try:
-        (problem,) = db.execute(f"PRAGMA quick_check({table or 1})").fetchone()
-        return _damaged_record(db, table) if problem == "ok" else " ".join(problem.split())
+        (problem,) = db.execute(f"PRAGMA quick_check({table_name or 1})").fetchone()
+        return _damaged_record(db, table_name) if problem == "ok" else " ".join(problem.split())
     except UnicodeDecodeError as error:  # SQLite's message quotes bytes that are no text
         return str(error)
     except sqlite3.DatabaseError as error:
@@ -428,11 +428,11 @@ def _with_checksums(schema: str) -> tuple[str, frozenset[tuple[str, str, str]]]:
         return script, frozenset(db.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
-def _damaged_record(db: sqlite3.Connection, table: str) -> str:
-    """Read all rows of a table, of every one if it is "". Return a line on a record that does not match, or ""."""
+def _damaged_record(db: sqlite3.Connection, table_name: str) -> str:
+    """Say in which table (any, if the name is "") a record does not match its checksum; "" if all records match."""
     add_functions(db)
     query = "SELECT name FROM sqlite_master WHERE name LIKE 'intact!_%' ESCAPE '!'"
-    for view in [name for (name,) in db.execute(query) if table in ("", name.removeprefix("intact_"))]:
+    for view in [name for (name,) in db.execute(query) if table_name in ("", name.removeprefix("intact_"))]:
         try:
             sqlite3.Cursor(db).execute(f"SELECT count(is_intact) FROM {view}").fetchone()
         except sqlite3.OperationalError as error:

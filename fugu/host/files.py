@@ -14,11 +14,11 @@ from fugu.contract.errors import FuguError, Reason
 
 __all__ = [
     "CERTIFICATE_DAYS",
-    "certificate_end",
+    "certificate_validity",
     "create_private",
+    "file_errors",
     "hold",
     "is_held",
-    "naming",
     "new_folder",
     "read_text",
     "write_public",
@@ -98,7 +98,7 @@ def read_text(path: Path, label: str) -> str:
 
 
 @contextmanager
-def naming(path: Path, label: str) -> Iterator[None]:
+def file_errors(path: Path, label: str) -> Iterator[None]:
     """Name a file in the errors of a context: an OSError becomes a FuguError, a FuguError begins with the path."""
     try:
         yield
@@ -141,8 +141,8 @@ def _write(path: Path, content: str | bytes, mode: int, *, for_service: bool = F
             os.close(folder_descriptor)
 
 
-def certificate_end(path: Path) -> tuple[float, float]:
-    """Return when the certificates of a PEM file begin and end to be valid together, in Unix seconds.
+def certificate_validity(path: Path) -> tuple[float, float]:
+    """Return the Unix seconds from which and until which all certificates of a PEM file are valid.
 
     Raises OSError if the file cannot be read, ValueError if it has no certificate.
     """

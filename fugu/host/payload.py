@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
 @lru_cache(maxsize=64)
 def parse_path(path: str) -> tuple[tuple[str, ...], ...]:
-    """Read a list of paths: return the keys of each path. ValueError, with a line that says how keys are written."""
+    """Return the keys of each path in a list of paths. The ValueError says in a line how keys are written."""
     paths: list[list[str]] = [[]]
     position, separator = 0, "."
     while separator:

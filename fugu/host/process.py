@@ -23,8 +23,8 @@ NOTICES.setLevel(logging.INFO)
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, of prctl(2)
 
 
-def end_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent, the process with number `parent`, ends.
+def end_with_parent(parent_id: int) -> None:
+    """Let the kernel kill this process when its parent, the process with number `parent_id`, ends.
 
     The end of the parent's thread that started this process kills it, too. Only Linux has this.
     """
@@ -32,7 +32,7 @@ def end_with_parent(parent: int) -> None:
         import ctypes  # here, so that the agent does not load it
 
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != parent:  # the parent has ended already
+        if os.getppid() != parent_id:  # the parent has ended already
             os._exit(1)
 
 

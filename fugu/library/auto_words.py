@@ -252,21 +252,21 @@ def _useless_words(plan: AutoPlan) -> Iterator[str]:
         yield from refusal_words(plan.reasons)
         return
     compared_kind = "symbols" if question.want == "now" else "windows"
-    if (best := _best_candidate(plan, compared_kind, relative=True)) is None:
+    if (best_candidate := _best_candidate(plan, compared_kind, relative=True)) is None:
         yield f"Not useful: nothing could be compared at epsilon {question.epsilon:g}."
     else:
-        yield f"Not useful: {answer_words(plan, best)}, {quality_words(best, at_least=True)}."
-        if question.within is not None and best.useful and best.expected_error > question.within:
+        yield f"Not useful: {answer_words(plan, best_candidate)}, {quality_words(best_candidate, at_least=True)}."
+        if question.within is not None and best_candidate.useful and best_candidate.expected_error > question.within:
             yield f"That is better than guessing, but not within {error_words(question.within)}."
         if question.window is not None:
             yield "Only this length was compared. Without --window other lengths are, and one may be useful."
-        if (error := _day_error(plan, _best_candidate(plan, compared_kind) or best)) is not None:
+        if (error := _day_error(plan, _best_candidate(plan, compared_kind) or best_candidate)) is not None:
             noise_words = f"Over a day the noise alone is off by {error_words(error)}"
             yield f"{noise_words}. The recording is too short to judge that."
-        if question.protect and best.blocks is None:
-            yield from _stretch_needs(plan, best)
+        if question.protect and best_candidate.blocks is None:
+            yield from _trade_off_words(plan, best_candidate)
         if question.want == "now":
-            yield _limit_words(best)
+            yield _limit_words(best_candidate)
     if plan.least_epsilon is not None:
         yield (
             f"The least epsilon compared at which an answer may be useful is {plan.least_epsilon:g}"
@@ -309,7 +309,7 @@ def _answer_at(plan: AutoPlan, epsilon: float) -> str:
     return f": {answer_words(plan, best_curve.candidate)}, off by {percent(dict(best_curve.points)[epsilon])}"
 
 
-def _stretch_needs(plan: AutoPlan, best: Candidate) -> Iterator[str]:
+def _trade_off_words(plan: AutoPlan, best: Candidate) -> Iterator[str]:
     """Say how long windows must be for the protected stretch, and how long a stretch the compared windows protect."""
     question, period = plan.question, plan.readings.period
     if best.scale is None or best.chains is None or best.window_ticks is None or best.devices > 1:

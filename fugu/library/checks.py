@@ -248,20 +248,21 @@ def _stretches(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...
 
 def _recording_sentence(comparison: RecordedClass) -> str:
     """Say whether a recording is in the class; its epsilon gets as many digits as distinguish it from the promise."""
-    epsilon_digits = next((d for d in range(2, 9) if f"{comparison.epsilon:.{d}g}" != f"{comparison.claimed:.{d}g}"), 2)
-    needed_ratio, declared_ratio, own_epsilon, claimed_epsilon = (
+    epsilon, claimed = comparison.epsilon, comparison.claimed
+    epsilon_digits = next((count for count in range(2, 9) if f"{epsilon:.{count}g}" != f"{claimed:.{count}g}"), 2)
+    needed_ratio, declared_ratio, epsilon_text, claimed_text = (
         f"{float(f'{figure:.{digits}g}'):g}"
         for figure, digits in (
             (comparison.odds_ratio, 2),
             (comparison.declared, 2),
-            (comparison.epsilon, epsilon_digits),
-            (comparison.claimed, epsilon_digits),
+            (epsilon, epsilon_digits),
+            (claimed, epsilon_digits),
         )
     )
     steps_words = f"this recording needs odds ratio {needed_ratio}, and the class has {declared_ratio}"
     if comparison.inside:
         return f"in the class: {steps_words}"
-    return f"not in the class: {steps_words}. Then epsilon is {own_epsilon}, not {claimed_epsilon}"
+    return f"not in the class: {steps_words}. Then epsilon is {epsilon_text}, not {claimed_text}"
 
 
 def _window_error(window: Window, policy: Policy) -> WindowAccuracy:
@@ -285,8 +286,8 @@ def _policy_report(policy: Policy, loss: Loss, windows_loss: Loss | None, compar
     weight_rows = () if policy.table is None else policy.table.weights()
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, weight_rows, strict=False)):
         yield Line(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
-    for flip, value in () if policy.table is None else policy.table.flips:
-        yield Line(f"  {flip}: {value}")
+    for flip_name, flip_text in () if policy.table is None else policy.table.flips:
+        yield Line(f"  {flip_name}: {flip_text}")
     yield Line(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and windows_loss is not None:
         yield from _guarantee_lines(

@@ -18,7 +18,7 @@ READ_OPTIONS = frozenset({"time", "column", "only", "zone", "missing_values", "r
 
 
 def option_names(function: Callable[..., Any]) -> set[str]:
-    """Names of the parameters of a function that have a default."""
+    """Names of a function's parameters that have a default."""
     return {
         name for name, parameter in signature(function).parameters.items() if parameter.default is not parameter.empty
     }
@@ -26,9 +26,9 @@ def option_names(function: Callable[..., Any]) -> set[str]:
 
 @contextmanager
 def python_call(function: Callable[..., Any], options: Iterable[str], extra_names: Collection[str]) -> Iterator[None]:
-    """Refuse an unknown option of a call, and write options in errors as Python does: `baseline=`, not `--baseline`.
+    """Refuse unknown options of a call, and let its errors name options as `baseline=` in place of `--baseline`.
 
-    The function's own options and `extra_names` are no unknown ones. UsageError: it suggests a similar name.
+    Options are those of the function's signature, and `extra_names`. The UsageError suggests a similar name.
     """
     names = sorted(option_names(function).union(extra_names))
     for option in options:

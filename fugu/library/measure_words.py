@@ -56,7 +56,7 @@ def planned_measurement(plan: MeasurePlan) -> Result:
         "run_in": constraints.first_ticks[constraints.start],
         "period": len(constraints.all()) - constraints.start,
         "different_sets": len(set(constraints.all())),
-        "sets": [_set_document(planned) for planned in plan.sets],
+        "sets": [_set_document(set_plan) for set_plan in plan.sets],
         "delta_set": None if plan.delta is None else _set_document(plan.delta),
         "notes": [*_notes(plan)],
     }
@@ -115,7 +115,7 @@ def _graph_sentences(plan: MeasurePlan) -> Iterator[str]:
     pair_words, any_words = (f"by a factor of up to {math.exp(loss):.3g}" for loss in (spec.epsilon, plan.epsilon_any))
     if groups := spec.wording.get("apart"):
         other_states = [name for name in spec.names if not any(name in group for group in groups)]
-        group_words = "; ".join(_joined(group) for group in (*groups, other_states) if group)
+        group_words = "; ".join(_name_list(group) for group in (*groups, other_states) if group)
         yield (
             f"Hidden: which state of its group it is ({group_words}). One point changes the odds of two of a group "
             f"{pair_words}."
@@ -148,8 +148,8 @@ def _measure_report(plan: MeasurePlan) -> Report:
         edges = [[(a, b) for a, b in edge_list(spec.graph) if group_of[a] == group] for group in range(group_count)]
         group_rows = [
             (
-                _joined([name for name, name_group in zip(spec.names, group_of, strict=True) if name_group == group]),
-                _joined([f"{spec.names[a]} - {spec.names[b]}" for a, b in edges[group]]),
+                _name_list([name for name, number in zip(spec.names, group_of, strict=True) if number == group]),
+                _name_list([f"{spec.names[a]} - {spec.names[b]}" for a, b in edges[group]]),
             )
             for group in range(group_count)
         ]
@@ -173,7 +173,7 @@ def _measure_report(plan: MeasurePlan) -> Report:
 
 def _possible_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     constraints, states = plan.constraints, plan.spec.states
-    sizes = [possible.bit_count() for possible in constraints.all()]
+    sizes = [possible_set.bit_count() for possible_set in constraints.all()]
     if len(set(constraints.all())) == 1:
         return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
     start_rows = [("at tick 0", f"{sizes[0]} of {states} states")] if constraints.start else []
@@ -195,10 +195,10 @@ def _protection_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
         ("sensitivity hull", f"{shape_words} with {len(corners)} corners"),
         ("its corners", corner_words + omission),
         (("its size", "its length", "its area", "its volume")[set_plan.hull.dimensions], hull_size),
-        ("exposed by the graph alone", _joined([spec.names[state] for state in set_plan.exposed])),
+        ("exposed by the graph alone", _name_list([spec.names[state] for state in set_plan.exposed])),
         (
             "edges added for them",
-            _joined([f"{spec.names[a]} - {spec.names[b]}" for a, b in set_plan.protection.added_edges]),
+            _name_list([f"{spec.names[a]} - {spec.names[b]}" for a, b in set_plan.protection.added_edges]),
         ),
     ]
     if spec.states <= _MOST_NAMED:
@@ -219,12 +219,12 @@ def _protection_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
 
 def _epsilon_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     spec, stream = plan.spec, plan.stream
-    all_points = stream.reason or "" if stream.epsilon is None else f"{stream.epsilon:.10g}"
+    points_text = stream.reason or "" if stream.epsilon is None else f"{stream.epsilon:.10g}"
     bound_words = "" if stream.epsilon is None else f"  ({stream.adversary} adversary; {stream.bound})"
     return [
         ("one point, protected pairs", f"{spec.epsilon:g}"),
         ("one point, any two possible states", f"{plan.epsilon_any:.6g}  (factor {float(plan.factor):g})"),
-        ("all points, about one tick", all_points + bound_words),
+        ("all points, about one tick", points_text + bound_words),
     ]
 
 
@@ -252,16 +252,16 @@ def _set_parts(plan: MeasurePlan) -> Report:
         ("from tick", "states", "exposed", "edges added", "least protection", "area", "factor", "error"),
         [
             (
-                str(planned.first) + (" *" if planned.repeats else ""),
-                str(int(planned.possible.sum())),
-                str(len(planned.exposed)),
-                str(len(planned.protection.added_edges)),
-                "fallback" if planned.fallback else str(int(planned.degrees[planned.possible].min())),
-                f"{float(planned.hull.area):g}",
-                "1" if planned.fallback else f"{float(planned.protection.factor):g}",
-                f"{math.sqrt(noise_error(planned.hull)) / plan.spec.epsilon * factor:.4g}",
+                str(set_plan.first) + (" *" if set_plan.repeats else ""),
+                str(int(set_plan.possible.sum())),
+                str(len(set_plan.exposed)),
+                str(len(set_plan.protection.added_edges)),
+                "fallback" if set_plan.fallback else str(int(set_plan.degrees[set_plan.possible].min())),
+                f"{float(set_plan.hull.area):g}",
+                "1" if set_plan.fallback else f"{float(set_plan.protection.factor):g}",
+                f"{math.sqrt(noise_error(set_plan.hull)) / plan.spec.epsilon * factor:.4g}",
             )
-            for planned in listed_sets
+            for set_plan in listed_sets
         ],
     )
     unlisted_count = len(plan.constraints.all()) - len(listed_sets)
@@ -281,7 +281,7 @@ def _vertices(hull: Hull) -> list[list[float]]:
     return [[value / hull.scale for value in vertex] if hull.scale > 1 else list(vertex) for vertex in vertices]
 
 
-def _joined(names: Sequence[str]) -> str:
+def _name_list(names: Sequence[str]) -> str:
     omission = "" if len(names) <= _MOST_NAMED else f" and {len(names) - _MOST_NAMED} more"
     return ", ".join(names[:_MOST_NAMED]) + omission if names else "none"
 

@@ -304,9 +304,9 @@ def _agent_configuration(
     broker: Mapping[str, object],
     sensor: Sequence[str] | None,
 ) -> str:
-    """Write an agent's configuration; the default `sensor` replays the part of one recording that the plan held back.
+    """Write the text of `agent.toml`.
 
-    `broker` holds the keys of the table `[broker]`.
+    `broker` holds the keys of the table `[broker]`. The default `sensor` replays what was held back of a recording.
     """
     recording_lines, rows_per_tick = list[str](), 1
     reading_rows: NDArray[np.int64] | None
@@ -388,8 +388,8 @@ def _broker_keys(broker: Broker | None) -> dict[str, object]:
         for broker_field in fields(broker)
         if getattr(broker, broker_field.name) != broker_field.default
     }
-    file_paths = {name: str(Path(str(changed_keys[name])).resolve()) for name in Broker.FILES if name in changed_keys}
-    return {"host": broker.host, "port": broker.port, **changed_keys, **file_paths}
+    paths = {name: str(Path(str(changed_keys[name])).resolve()) for name in Broker.FILES if name in changed_keys}
+    return {"host": broker.host, "port": broker.port, **changed_keys, **paths}
 
 
 def target_of(fleet: str, device: str, stream: str | None, epoch: float | None = None) -> Target:

@@ -49,8 +49,7 @@ def planned_stream(plan: StreamPlan, source: ChainSource, discretiser: Discretis
     In JSON rho0 and rho1 are the exact values threshold / 2^32. Epsilon is the loss of the table, and epsilon_asked the
     loss that was allowed. Information per hour is null if a tick's length is unknown; bits_per_tick is always given.
     """
-    details = plan, source, discretiser
-    return Result(lambda: _plan_document(*details), _plan_report(*details))
+    return Result(lambda: _plan_document(plan, source, discretiser), _plan_report(plan, source, discretiser))
 
 
 def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> JsonObject:
@@ -136,6 +135,7 @@ def _between_words(plan: StreamPlan) -> str:
 
 def _advice(plan: StreamPlan) -> Iterator[str]:
     option = plan.chosen
+    accuracies = [other.utility.accuracy for other in plan.periods if isinstance(other, Option)]
     if option.utility.bits_per_reading < _FEW_BITS:
         yield (
             f"At this period a symbol carries only {option.utility.bits_per_reading:.2g} bits. Neighbouring readings "
@@ -143,7 +143,7 @@ def _advice(plan: StreamPlan) -> Iterator[str]:
         )
     if plan.better is not None:
         yield _recommendation(plan, plan.better)
-    elif any(isinstance(x, Option) and x.utility.accuracy > option.utility.accuracy + 0.01 for x in plan.periods):
+    elif max(accuracies, default=0.0) > option.utility.accuracy + 0.01:
         yield "Sampling less often makes each estimate better, but an hour of estimates carries less information."
     elif len(plan.periods) > 1:
         yield "Sampling less often gains nothing here."
@@ -219,7 +219,7 @@ def compared_noise(
     best_plan: PlannedNoise,
     refusals: Mapping[Mechanism, str] | None,
 ) -> Result:
-    """Describe the noise of mechanisms. `refusals` say why other mechanisms have none; `None` if one was asked for."""
+    """Describe the noise of each mechanism, or of one; `refusals`, which say why others have none, are then `None`."""
     documents = [_noise_document(request, plan) for plan in planned_noises]
     comparison = {} if refusals is None else {"mechanisms": documents, "refused": refusals}
     document = {**_noise_document(request, best_plan), "notes": notes, **comparison}

@@ -92,12 +92,12 @@ class Broker:
         if not self.has_tls:
             return None
         try:
-            tls = ssl.create_default_context(cafile=self.ca_file)
+            context = ssl.create_default_context(cafile=self.ca_file)
             if self.cert_file:
-                tls.load_cert_chain(self.cert_file, self.key_file)
+                context.load_cert_chain(self.cert_file, self.key_file)
         except OSError as error:
             raise LinkError(f"cannot load the TLS files: {cause(error)}") from None
-        return tls
+        return context
 
     def password(self) -> str | None:
         """Return the password; `None` without a password file. LinkError if the file cannot be read."""

@@ -35,11 +35,11 @@ class Probe(NamedTuple):
         heard: the retained payloads, by topic, of the topics that were listened to.
     """
 
-    reached: Step
+    step: Step
     problem: str = ""
     certificate_end: float | None = None
     writable: Mapping[str, bool] | None = None
-    heard: Mapping[str, bytes] | None = None
+    retained_payloads: Mapping[str, bytes] | None = None
 
 
 def probe(
@@ -66,7 +66,7 @@ def probe(
         outcome = _try_tls(broker)
     finally:
         timer.cancel()
-    if outcome.reached != "done" or not log_in:
+    if outcome.step != "done" or not log_in:
         return outcome
     return _log_in(broker, outcome.certificate_end, write_topics, read_topics, on_wait)
 

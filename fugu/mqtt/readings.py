@@ -129,7 +129,7 @@ MOST_BYTES = 1 << 24
 """Of all stored messages together; decoded they take several times as much."""
 
 
-class _Stored(NamedTuple):
+class _Version(NamedTuple):
     """A described version, and its message; `payload` is empty if another version's message described it as well."""
 
     description: DescribedVersion
@@ -141,13 +141,13 @@ class Descriptions:
 
     def __init__(self) -> None:
         self._in_force: dict[tuple[str, str], Description] = {}
-        self._streams: dict[tuple[str, str], dict[int, _Stored]] = {}
+        self._streams: dict[tuple[str, str], dict[int, _Version]] = {}
         self._bytes = 0
 
     def __iter__(self) -> Iterator[Description]:
         return iter([*self._in_force.values()])
 
-    def of(self, device: str, stream: str, version: int) -> DescribedVersion | None:
+    def find(self, device: str, stream: str, version: int) -> DescribedVersion | None:
         """Return the description of a stream under a version of its policy; `None` if it is not known."""
         stored_version = self._streams.get((device, stream), {}).get(version)
         return stored_version and stored_version.description
@@ -169,9 +169,9 @@ class Descriptions:
         update = Description.decode(payload)
         if (update.fleet, update.device, update.stream) != (topic.fleet, *stream_key):
             raise TopicError(f"a description of {update.device}/{update.stream} under {topic.device}/{topic.stream}")
-        other_versions = versions | {description.version: _Stored(description, b"") for description in update.others}
+        other_versions = versions | {description.version: _Version(description, b"") for description in update.others}
         other_versions.pop(update.version, None)
-        next_versions = other_versions | {update.version: _Stored(update, payload)}
+        next_versions = other_versions | {update.version: _Version(update, payload)}
         for version in [*next_versions][:-VERSIONS]:
             del next_versions[version]
         growth_bytes = _payload_bytes(next_versions) - _payload_bytes(versions)
@@ -183,7 +183,7 @@ class Descriptions:
         return update
 
 
-def _payload_bytes(versions: Mapping[int, _Stored]) -> int:
+def _payload_bytes(versions: Mapping[int, _Version]) -> int:
     return sum(len(version.payload) for version in versions.values())
 
 
@@ -231,7 +231,7 @@ class Decoder:
         frame = SymbolFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, frame.symbols), topic, frame.first):
             return
-        description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
+        description = self.descriptions.find(topic.device, topic.stream, frame.policy_version)
         times = _tick_times(description, frame.first, len(frame.symbols), frame.shift)
         labels = dict(enumerate(symbol_states(description)))
         for tick, (symbol, time) in enumerate(zip(frame.symbols, times, strict=True), frame.first):
@@ -241,7 +241,7 @@ class Decoder:
         frame = MeasureFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, repr(frame.released)), topic, frame.first):
             return
-        description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
+        description = self.descriptions.find(topic.device, topic.stream, frame.policy_version)
         grid = description.place if description is not None and frame.dimensions == 2 else None
         times = _tick_times(description, frame.first, len(frame.released), frame.shift)
         for tick, (released, time) in enumerate(zip(frame.released, times, strict=True), frame.first):
@@ -253,7 +253,7 @@ class Decoder:
         window_content = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
         if not self._is_new(window_content, topic, frame.window, frame.index):
             return
-        description = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
+        description = self.descriptions.find(topic.device, topic.stream, frame.policy_version)
         begin_time, end_time = _tick_times(description, frame.first, 2, frame.shift, frame.length)
         states = _counted_states(description, frame.window, len(frame.counts))
         window_fields = (frame.window, frame.first, frame.length, frame.observed)
@@ -317,12 +317,12 @@ def _tick_times(
     return [begin_time + index * stride_time for index in range(tick_count)]
 
 
-def _counted_states(version: DescribedVersion | None, window: str, count_number: int) -> tuple[str, ...] | None:
+def _counted_states(version: DescribedVersion | None, window: str, count_total: int) -> tuple[str, ...] | None:
     """Return the names of the states that a window counts; `None` unless its description has as many counts."""
     description = next((match for match in version.windows if match.name == window), None) if version else None
     if version is None or description is None:
         return None
     names = description.count_names(version.states)
-    if description.query.single and count_number == 1:
+    if description.query.single and count_total == 1:
         return sum(description.groups(version.states), ())
-    return names if count_number == len(names) else None
+    return names if count_total == len(names) else None

@@ -15,7 +15,7 @@ from edge_agent.config_schema import SensorConfig
 from fugu.contract.errors import FuguError, UsageError
 from fugu.host import arguments
 from fugu.host.clock import synchronised
-from fugu.host.files import certificate_end, new_folder
+from fugu.host.files import certificate_validity, new_folder
 from fugu_cli.app import CeilingOption, FleetOption, PointCeilingOption, check_commands
 from fugu_cli.connection import broker_of
 from fugu_cli.view.terminal import say_waiting, warn, working
@@ -85,7 +85,7 @@ def _show_certificate_ends(files: list[Path]) -> None:
     """Print on which day each certificate ends."""
     for file in files:
         try:
-            end_time = datetime.fromtimestamp(certificate_end(file)[1], UTC)
+            end_time = datetime.fromtimestamp(certificate_validity(file)[1], UTC)
         except (OSError, ValueError):
             warn(f"{file} cannot be read as a certificate: see fugu deploy renew")
             continue

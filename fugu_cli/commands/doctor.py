@@ -13,7 +13,7 @@ from typing import Annotated
 from typer import Argument
 
 from fugu.contract.errors import FuguError
-from fugu.host.checks import Finding, failed, lines, shortened_names
+from fugu.host.checks import Finding, has_failure, lines, shortened_names
 from fugu.library.report import Line, Result
 from fugu_cli.app import check_commands
 from fugu_cli.view.terminal import say_waiting, working
@@ -53,7 +53,7 @@ def doctor(
     with working("looking at everything"):
         findings = _findings(configs[0])
     document = {"findings": [finding._asdict() for finding in findings]}
-    return Result(document, map(Line, lines(findings)), 1 if failed(findings) else 0)
+    return Result(document, map(Line, lines(findings)), 1 if has_failure(findings) else 0)
 
 
 def _configs(file: Path) -> list[Path]:
@@ -88,7 +88,7 @@ def _examine_several(configs: dict[str, Path]) -> Result:
             findings = dict(zip(configs, pool.map(_findings_by_child, configs.values()), strict=True))
         except BrokenProcessPool:
             raise FuguError("a process that looked at a folder has died: try again, or look at one folder") from None
-    failures = [name for name, folder_findings in findings.items() if failed(folder_findings)]
+    failures = [name for name, folder_findings in findings.items() if has_failure(folder_findings)]
     names_by_finding: dict[Finding, list[str]] = {}
     for name, folder_findings in findings.items():
         for finding in folder_findings:

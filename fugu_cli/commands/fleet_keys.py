@@ -17,7 +17,7 @@ from typer import Option
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, read_enrolment
 from fugu.host.arguments import one_of
-from fugu.host.files import naming
+from fugu.host.files import file_errors
 from fugu.library.report import JsonObject, Line, Result, Table
 from fugu_cli.app import FleetOption, command_group
 from fugu_cli.view.fleet import dry_run
@@ -82,7 +82,7 @@ def enrolments_in(files: list[Path] | None) -> list[Enrolment]:
     """
     enrolments = []
     for file in files or ():
-        with naming(file, "the enrolment"):
+        with file_errors(file, "the enrolment"):
             enrolments.append(read_enrolment(file.read_bytes()))
     return enrolments
 

@@ -17,7 +17,7 @@ from typer import Argument, Option
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.fleet_documents import Address, PolicyDocument, compile_for_boards, units
 from fugu.host.arguments import moment, one_of, stream_units
-from fugu.host.files import naming, write_public
+from fugu.host.files import file_errors, write_public
 from fugu.library.report import Line, Part, Result, Table
 from fugu_cli.app import JsonOption, UnitOption, command_group, option_group, output_option
 from fugu_cli.commands.fleet_keys import (
@@ -128,7 +128,7 @@ def sign(
     if add_to is not None:
         if document != DocumentOptions(registry=document.registry):
             raise UsageError("--add-to signs a document as it is: of the document's options it takes --registry only")
-        with naming(add_to, "the document"):
+        with file_errors(add_to, "the document"):
             signed = Signed.read(add_to.read_bytes(), root)
         verify_guarantees(signed.document)
         previous_document = _confirm(signed.document, keys, document.registry, as_json)
@@ -224,7 +224,7 @@ def _version_and_template(options: DocumentOptions, root: Root, roots: list[Root
     if (
         restored_text is not None and not restored_text.isdecimal()
     ):  # any root of the folders may have been in force then
-        with naming(Path(restored_text), "the document"):
+        with file_errors(Path(restored_text), "the document"):
             template = read_complete(Path(restored_text).read_bytes(), roots)
     if options.registry is not None:
         with closing(Registry(options.registry)) as registry_db:

@@ -344,14 +344,14 @@ def _probe(broker: Broker, fleet: str, on_waiting: Say, *, is_connected: bool) -
         on_wait=lambda reason: on_waiting(f"{reason}; waiting for fleet {fleet}"),
     )
     yield from checks.broker(
-        *(broker.address, answer.reached, answer.problem),
+        *(broker.address, answer.step, answer.problem),
         end_time=answer.certificate_end,
         writable=dict.fromkeys(write_topics, True) if is_connected else answer.writable,
         now=time.time(),
     )
-    if answer.heard:
+    if answer.retained_payloads:
         yield Finding("devices", "ok", "their statuses are there to be read")
-    elif answer.heard is not None:
+    elif answer.retained_payloads is not None:
         text = "none has a status at the broker: none has ever run, or this account reads none"
         yield Finding("devices", "warn", text)
 
@@ -366,8 +366,8 @@ def _check_account(name: str, broker: Broker | None, fleet: str, *, is_connected
         return
     answer = probe(broker, write_topics=[topic_of("committed", fleet, _NO_DEVICE)])
     may_publish = answer.writable is None or all(answer.writable.values())
-    if answer.reached == "done" and may_publish:
+    if answer.step == "done" and may_publish:
         yield Finding(name, "ok", "the broker knows its account")
     else:
-        problem = "its account may not publish" if answer.reached == "done" else answer.problem
+        problem = "its account may not publish" if answer.step == "done" else answer.problem
         yield Finding(name, "FAIL", f"{problem}: see fugu deploy, then install the broker's files anew")

@@ -12,7 +12,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
-from fugu.host.files import naming, write_public, write_secret
+from fugu.host.files import file_errors, write_public, write_secret
 from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker
 from fugu.mqtt.link import Say, say_nothing
@@ -136,7 +136,7 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
     """
     policies: dict[str, AnyPolicy] = {}
     for file in files:
-        with naming(file, "the policy"):
+        with file_errors(file, "the policy"):
             policy = read_policy(file.read_bytes())
         if (policy.fleet, policy.device) != (fleet, device):
             raise FuguError(f"{file} is for {policy.fleet}/{policy.device}, not for {fleet}/{device}")

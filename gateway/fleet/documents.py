@@ -20,7 +20,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Stretch
-from fugu.host.files import naming
+from fugu.host.files import file_errors
 from fugu.places.graphs import GraphError
 from fugu.places.tables import emission
 from fugu.planning.answers import error_of
@@ -56,7 +56,7 @@ def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enr
     the file, if too few policy keys have signed it, or no device would ever accept it.
     """
     root = Root.read(root_file)
-    with naming(path, "the document"):
+    with file_errors(path, "the document"):
         signed = Signed.read(path.read_bytes(), root)
         return signed, signed.check(root, now, enrolments)
 

@@ -34,7 +34,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, read_document, write_document
 from fugu.contract.stretches import Ceiling
 from fugu.contract.trust import Trust
-from fugu.host.files import naming, new_folder, write_public, write_secret
+from fugu.host.files import file_errors, new_folder, write_public, write_secret
 from gateway.fleet.entries import FleetError
 
 __all__ = [
@@ -97,7 +97,7 @@ def decrypt_key(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKe
 
 def read_private(path: Path, subject: str) -> bytes:
     """Read up to 16 KiB of a file. FuguError if users other than its owner have any right, or it cannot be read."""
-    with naming(path, subject), path.open("rb") as file:
+    with file_errors(path, subject), path.open("rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if mode & 0o077:
             raise FuguError(f"{subject} that others may read (mode {mode & 0o777:04o}) is not used: chmod 600 it")
@@ -201,7 +201,7 @@ def key_files(folders: Iterable[Path]) -> list[KeyFile]:
     """Return all key files of some folders. FuguError if a folder is missing, or others may use it or a file."""
     files = []
     for folder in folders:
-        with naming(folder, "the folder of keys"):
+        with file_errors(folder, "the folder of keys"):
             mode, paths = folder.stat().st_mode, sorted(folder.iterdir())
             if mode & 0o077:
                 raise FuguError(
@@ -253,7 +253,7 @@ class Root(NamedTuple):
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a root. FuguError if it is no root, or not signed by enough of its own keys."""
-        with naming(path, "the root"):
+        with file_errors(path, "the root"):
             payload = path.read_bytes()
             envelope = Envelope.decode(payload)
             if envelope.kind != "root":

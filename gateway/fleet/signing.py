@@ -30,7 +30,7 @@ from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import StretchBound
 from fugu.contract.trust import Trust
-from fugu.host.files import naming
+from fugu.host.files import file_errors
 from gateway.fleet.entries import FleetError
 from gateway.fleet.keys import Root
 
@@ -182,7 +182,7 @@ def read_bodies(files: Sequence[Path], fleet: str, address: Address) -> list[dic
     """
     bodies = []
     for file in files:
-        with naming(file, "the policy"):
+        with file_errors(file, "the policy"):
             bodies.append(_read_body(file.read_bytes(), fleet, address))
     return bodies
 
@@ -320,7 +320,7 @@ def policies_in(
     """
     policies: list[AnyPolicy] = []
     for file in files:
-        with naming(file, "the policy"):
+        with file_errors(file, "the policy"):
             content = file.read_bytes()
             if content.lstrip()[:1] == b"{":
                 policies.append(read_policy(content))

@@ -27,7 +27,7 @@ from fugu.contract.errors import FuguError, Reason, TopicError, cause
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import RESERVED_DEVICES, check_device_name, parse_topic, topic_of
 from fugu.host.database import STORE, AwayError, DatabaseError, FileLostError, damage, is_full, is_lost
-from fugu.host.files import certificate_end
+from fugu.host.files import certificate_validity
 from fugu.mqtt import Link
 from gateway.config import GatewayConfig
 from gateway.estimates.catalogue import Catalogue
@@ -245,7 +245,7 @@ class Gateway:
         for name, file in files.items():
             if file is not None:
                 with suppress(OSError, ValueError):  # without the file there is no connection: an alarm
-                    end_times[name] = certificate_end(Path(file))[1]
+                    end_times[name] = certificate_validity(Path(file))[1]
         return end_times
 
     def _store_bytes(self) -> int:

@@ -204,7 +204,7 @@ class DeviceView:
             case "symbols":
                 frame = SymbolFrame.decode(payload)
                 self._attack_views[topic.stream].take(frame)
-                version = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
+                version = self._descriptions.find(topic.device, topic.stream, frame.policy_version)
                 places = placed_symbols(version, frame.symbols[-_POINTS_PLACED:])
                 return _frame_fields(
                     version, payload, "frame", frame, {"symbols": list(frame.symbols), "newest": places}
@@ -234,7 +234,7 @@ class DeviceView:
 
     def _points_update(self, topic: Topic, payload: bytes) -> Fields:
         frame = MeasureFrame.decode(payload)
-        version = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
+        version = self._descriptions.find(topic.device, topic.stream, frame.policy_version)
         points = [released.point for released in frame.released]
         places = [_point_fields(version, point) for point in points[-_POINTS_PLACED:]]
         return _frame_fields(version, payload, "points", frame, {"points": [*map(list, points)], "newest": places})
@@ -244,7 +244,7 @@ class DeviceView:
         self._attack_views[topic.stream].take_window(frame)
         names = ("window", "length", "observed", "counts")
         fields: Fields = {name: getattr(frame, name) for name in names}
-        version = self._descriptions.of(topic.device, topic.stream, frame.policy_version)
+        version = self._descriptions.find(topic.device, topic.stream, frame.policy_version)
         windows = {} if version is None else {window.name: window for window in version.windows}
         if version is not None and (window := windows.get(frame.window)) is not None:
             labels = window.count_names(version.states)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
 
 from fugu.contract.errors import FuguError
-from fugu.host.database import DatabaseError, FileKind, damage, open_database, snapshot, transaction, why_not_open
+from fugu.host.database import DatabaseError, FileKind, damage, open_database, opening_problem, snapshot, transaction
 from fugu.host.files import create_private
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def lock_file(path: Path, kind: DatabaseKind, part_name: str = "") -> TextIO:
     try:
         handle = lock_path.open("a+")
     except OSError as error:
-        raise kind.refused(f"cannot open the {kind.file.name} {path.name}: {why_not_open(path, error)}") from None
+        raise kind.refused(f"cannot open the {kind.file.name} {path.name}: {opening_problem(path, error)}") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

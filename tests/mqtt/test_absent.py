@@ -87,7 +87,7 @@ def test_what_the_network_s_thread_takes_away_between_two_looks_is_looked_at_onc
 
 def test_who_tries_once_or_clears_is_told(silent: Broker) -> None:
     lines: list[str] = []
-    assert probe(silent, on_wait=lines.append).reached == "login"
+    assert probe(silent, on_wait=lines.append).step == "login"
     with pytest.raises(LinkError):
         clear_retained(silent, ["fugu/2/home/description/watch/heart"], on_wait=lines.append)
     assert lines == [f"no answer from the broker at {silent.address}"] * 2

@@ -90,7 +90,7 @@ def test_after_a_rollback_the_description_that_came_last_is_in_force() -> None:
     for version in (6, 5, 4, 3):
         take_description(decoder, described(version))
     assert [description.version for description in decoder.descriptions] == [3]
-    assert decoder.descriptions.of("watch", "hr", 1) is None
+    assert decoder.descriptions.find("watch", "hr", 1) is None
 
 
 def test_one_description_names_and_times_what_comes_under_the_other_versions_that_are_in_use() -> None:
@@ -104,7 +104,7 @@ def test_one_description_names_and_times_what_comes_under_the_other_versions_tha
     assert [*decoder.descriptions] == [newest]
     for version in (6, 5, 4):
         take_description(decoder, described(version))
-    assert [decoder.descriptions.of("watch", "hr", version) is not None for version in (1, 2)] == [False, True]
+    assert [decoder.descriptions.find("watch", "hr", version) is not None for version in (1, 2)] == [False, True]
 
 
 def test_a_table_of_more_symbols_than_states_gives_no_names(decoder: Decoder) -> None:
@@ -243,7 +243,7 @@ def test_a_description_that_is_withdrawn_is_forgotten(decoder: Decoder) -> None:
 def test_only_the_versions_of_a_stream_that_came_last_are_remembered(decoder: Decoder) -> None:
     for version in (5, 9, 6, 8, 7, 4):
         take_description(decoder, described(version))
-    versions = [version for version in range(1, 12) if decoder.descriptions.of("watch", "hr", version)]
+    versions = [version for version in range(1, 12) if decoder.descriptions.find("watch", "hr", version)]
     assert versions == [4, 6, 7, 8]
 
 

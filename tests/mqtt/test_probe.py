@@ -27,7 +27,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
 def test_a_broker_that_works(shipped: Shipped) -> None:
     topics = [topic_of("status", "home", "watch"), topic_of("symbols", "home", "watch", "hr")]
     answer = probe(shipped.address("watch"), write_topics=topics)
-    assert (answer.reached, answer.problem) == ("done", "")
+    assert (answer.step, answer.problem) == ("done", "")
     assert answer.certificate_end is not None
     assert answer.writable == dict.fromkeys(topics, True)
 
@@ -43,13 +43,13 @@ def test_what_is_retained_is_heard(broker: Mosquitto) -> None:
     link.start()
     wait_until(lambda: link.publish("fugu/2/home/time", b"12", retain=True) is not None)
     topics = ["fugu/2/home/time", "fugu/2/home/health"]  # the broker may take the message after the first question
-    wait_until(lambda: probe(broker.broker, read_topics=topics).heard == {"fugu/2/home/time": b"12"})
+    wait_until(lambda: probe(broker.broker, read_topics=topics).retained_payloads == {"fugu/2/home/time": b"12"})
 
 
 def test_who_is_connected_with_the_account_loses_nothing_without_a_login(shipped: Shipped) -> None:
     with shipped.client("watch") as client:
         answer = probe(shipped.address("watch"), write_topics=["x"], log_in=False)
-        assert (answer.reached, answer.writable) == ("done", None)
+        assert (answer.step, answer.writable) == ("done", None)
         assert answer.certificate_end is not None
         assert client.publish(topic_of("status", "home", "watch")) == 0
         assert client.lost == 0
@@ -57,7 +57,7 @@ def test_who_is_connected_with_the_account_loses_nothing_without_a_login(shipped
 
 def test_a_broker_of_the_older_protocol_does_not_tell(broker: Mosquitto) -> None:
     answer = probe(replace(broker.broker, protocol="3.1.1"), write_topics=["fugu/2/home/watch/status"])
-    assert (answer.reached, answer.writable) == ("done", None)
+    assert (answer.step, answer.writable) == ("done", None)
 
 
 def test_each_step_that_fails_is_named(shipped: Shipped, tmp_path: Path) -> None:
@@ -74,5 +74,5 @@ def test_each_step_that_fails_is_named(shipped: Shipped, tmp_path: Path) -> None
     ]
     for address, step in cases:
         answer = probe(address)
-        assert answer.reached == step
+        assert answer.step == step
         assert answer.problem
