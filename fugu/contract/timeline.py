@@ -67,9 +67,12 @@ class Timeline:
         self.intervals[start:end] = sorted([*unmerged_peers, ticks])
         while len(self.intervals) > self._max_rows:
             next_interval, oldest_interval = self.intervals[1], self.intervals[0]
-            # Where nothing was before, the number of ticks does not matter.
+            # Where nothing was before, it does not matter which of the ticks were drawn.
             if next_interval.version == oldest_interval.version and not oldest_interval.begin:
-                self.intervals[:2] = [oldest_interval._replace(last=max(oldest_interval.last, next_interval.last))]
+                first, last = oldest_interval.first, max(oldest_interval.last, next_interval.last)
+                absent = oldest_interval.absent + next_interval.absent
+                absent += max(0, next_interval.first - oldest_interval.last - 1)
+                self.intervals[:2] = [oldest_interval._replace(last=last, absent=min(absent, last - first + 1))]
             else:
                 del self.intervals[0]
 

@@ -7,7 +7,10 @@ from itertools import pairwise
 
 import pytest
 
+from fugu.contract.chains import BinaryChains
+from fugu.contract.dating import dates_of
 from fugu.contract.frames import SymbolFrame, WindowFrame
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import Named, Noise, Span, history_of
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.timeline import Drawn, Timeline
@@ -194,9 +197,31 @@ def test_the_oldest_intervals_are_merged_or_forgotten() -> None:
     timeline = Timeline(max_intervals=4)
     for begin in range(0, 80, 10):
         timeline.add(Drawn(begin, begin + 4, 1, begin))
-    assert timeline.intervals[0] == Drawn(0, 44, 1, 0)
+    assert timeline.intervals[0] == Drawn(0, 44, 1, 0, 20), "what was not drawn is remembered, though not where"
     assert len(timeline.intervals) == 4
     for begin in range(80, 130, 10):
         timeline.add(Drawn(begin, begin + 4, 2, begin))
     later = [Drawn(begin, begin + 4, 2, begin) for begin in range(90, 130, 10)]
     assert timeline.intervals == later, "ticks that were not drawn are none of those since a change"
+
+
+def test_a_promise_before_a_weaker_version_ends_no_later_where_intervals_were_merged() -> None:
+    """The numbers between merged intervals counted as ticks that were drawn, so that too few came before the change."""
+    strong, weak = (
+        policy(version, table=NoiseTable.binary(flip, flip), chains=BinaryChains(q=(0.01, 0.01), r=(0.01, 0.01)))
+        for version, flip in ((1, round(0.46 * SCALE)), (2, SCALE // 5))
+    )
+    promise = Guarantee(epsilon=8.3575, adversary="universal")
+    dates = []
+    for max_intervals in (1000, 4):
+        timeline = Timeline(max_intervals=max_intervals)
+        for tick in range(0, 6000, 10):
+            timeline.add(Drawn(tick, tick + 8, 1, max(0, tick - 1)))
+        timeline.add(Drawn(6000, 7000, 2, 5999))
+        history = history_of(timeline.intervals, {1: Noise.of(strong), 2: Noise.of(weak)}, may_go_back=False)
+        dates.append(dates_of(strong.model_copy(update={"guarantee": promise}), history))
+    exact, merged = dates
+    assert (exact.since, merged.since) == (0, 0)
+    assert merged.until is not None
+    assert exact.until is not None
+    assert merged.until <= exact.until
