@@ -128,7 +128,7 @@ class DrawTest(NamedTuple):
 def check_draws(output: str, cells: Cells, distribution: Distribution, false_alarms: float) -> DrawTest:
     """Test draws, as cells (n,) in 0..m-1, against probabilities (m,), with a given probability of a false alarm."""
     alarms = [
-        *frequencies(_cell_counts(cells, distribution.size), distribution, false_alarms / 3),
+        *frequency_alarms(_cell_counts(cells, distribution.size), distribution, false_alarms / 3),
         *_lag_alarms(cells, distribution, false_alarms / 3),
     ]
     length = _repeat_free_length(cells.size, distribution, false_alarms / 3)
@@ -141,7 +141,7 @@ def _cell_counts(cells: Cells, m: int) -> Ints:
     return sum((np.bincount(cells[piece], minlength=m) for piece in _slices(cells.size)), start=np.zeros(m, np.int64))
 
 
-def frequencies(counts: Ints, distribution: Distribution, false_alarms: float) -> list[Alarm]:
+def frequency_alarms(counts: Ints, distribution: Distribution, false_alarms: float) -> list[Alarm]:
     """Test the counts (m,) of cells by exact binomial tests; a cell with probability 0 must never occur."""
     draws = int(counts.sum())
     lower_tail = stats.binom.cdf(counts, draws, distribution)
@@ -210,7 +210,7 @@ def _dependence(
     lags = min(n // 2, _MAX_LAGS)
     if lags < 1 or min(p, 1 - p) * min(r, 1 - r) * (n - lags) < _MIN_EXPECTED_PAIRS:
         return
-    products = _products((first[0][:n], indicator), (other[0][:n], other_indicator), lags)
+    products = _lagged_products((first[0][:n], indicator), (other[0][:n], other_indicator), lags)
     scores = (products / np.sqrt(p * (1 - p) * r * (1 - r) * (n - np.arange(lags + 1))))[least_lag:]
     lag = int(np.argmax(np.abs(scores)))
     skewness = _skewness(p) * _skewness(r) / math.sqrt(n - lags)
@@ -258,14 +258,14 @@ def _slices(count: int, piece_size: int | None = None) -> Iterator[slice]:
 
 def _half_indicator(distribution: Distribution) -> tuple[Floats, float]:
     """The centred indicator (m,) of cells with about half of the probability, and the probability of these cells."""
-    half = _half_mass_cells(distribution)
-    p = float(distribution[half].sum())
+    half_cells = _half_mass_cells(distribution)
+    p = float(distribution[half_cells].sum())
     indicator = np.full(distribution.size, -p)
-    indicator[half] += 1
+    indicator[half_cells] += 1
     return indicator, p
 
 
-def _products(first: tuple[Cells, Floats], other: tuple[Cells, Floats], lags: int) -> Floats:
+def _lagged_products(first: tuple[Cells, Floats], other: tuple[Cells, Floats], lags: int) -> Floats:
     """The sums over t of x_t y_{t+lag} for lags 0..`lags`; x and y are given by cells and the value of each cell."""
     (cells, values), (other_cells, other_values) = first, other
     sums = np.zeros(lags + 1)
@@ -365,7 +365,7 @@ def device_tests(
     """
     changed_draws = {name: recording for name, recording in (changes or {}).items() if recording[1]}
     samples = [sample for sample in _samples(policy, symbols, noise, points) if sample.cells.size]
-    pooled_samples = list(_pools(policy, noise, changed_draws))
+    pooled_samples = list(_pooled_samples(policy, noise, changed_draws))
     tests = [sample.draw_test(false_alarms / 2 / len(samples + pooled_samples)) for sample in samples + pooled_samples]
     sample_pairs = list(combinations(samples, 2))
     for first, other in sample_pairs:
@@ -398,7 +398,9 @@ def _samples(
             yield _Sample(f"points of {names[state]}, table {number}", *_cells(policy, number, state, released_points))
 
 
-def _pools(policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], changes: Changes) -> Iterator[_Sample]:
+def _pooled_samples(
+    policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], changes: Changes
+) -> Iterator[_Sample]:
     for name in dict.fromkeys(name for _, name in noise):
         state_counts = (counts for (_, window_name), counts in noise.items() if window_name == name)
         all_counts = sum(state_counts, start=array("q", changes[name][1] if name in changes else ()))
@@ -460,7 +462,7 @@ def _change_test(
     alarms = [
         Alarm("changes", f"{subject}: {alarm.about}")
         for subject, counts, distribution in groups
-        for alarm in frequencies(counts, distribution, rate)
+        for alarm in frequency_alarms(counts, distribution, rate)
     ]
     smallest = max(smallest_error(int(counts.sum()), distribution, 3 * rate) for _, counts, distribution in groups)
     output_name = (

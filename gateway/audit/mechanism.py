@@ -183,7 +183,7 @@ def _symbol_counts(
         groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
     is_exclusive = plan.mechanism in ALONE
     if is_exclusive:
-        scale = _alone_scale(policy, table, plan, query, len(groups), config.audiences[plan.audience].epsilon)
+        scale = _exclusive_scale(policy, table, plan, query, len(groups), config.audiences[plan.audience].epsilon)
     elif plan.scale is not None:
         scale = Fraction(plan.scale)
     else:
@@ -192,7 +192,7 @@ def _symbol_counts(
     return Definition("release", plan.name_for(policy.device), *span, groups, True, scale, 1, consecutive, is_exclusive)
 
 
-def _alone_scale(
+def _exclusive_scale(
     policy: Policy, table: NoiseTable, plan: ScheduledRelease, query: Query, number_count: int, epsilon: float
 ) -> Fraction:
     if plan.mechanism == "wasserstein":
@@ -250,7 +250,7 @@ class JointStreams(NamedTuple):
 
     @property
     def secrets(self) -> tuple[int, ...]:
-        """(n,) numbers of the chain's states, equal if all streams show equal states; () if all would differ."""
+        """Numbers (n,) of the chain's states, equal where all streams show equal states; () if all would differ."""
         shown_states = list(zip(*map(self.chains.shown_states, range(len(self.chains.named_streams))), strict=True))
         distinct_shows = list(dict.fromkeys(shown_states))
         return tuple(map(distinct_shows.index, shown_states)) if len(distinct_shows) < self.states else ()
@@ -311,9 +311,9 @@ def _two_state_chain(losses: Floats, x: int, z: int, odds: float) -> MarkovChain
     be u times likelier under x than under z one tick further away: then s / (1 - s) = (odds u)^(-1/2). Source:
     docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """
-    rate, leakage, step_odds = math.exp(float(losses[x, z])), 1.0, 1 / math.sqrt(odds)
+    tick_ratio, leakage, step_odds = math.exp(float(losses[x, z])), 1.0, 1 / math.sqrt(odds)
     for _ in range(_STEPS if odds > 1 else 0):
-        u = rate * leakage
+        u = tick_ratio * leakage
         step_odds = 1 / math.sqrt(odds * u)
         leakage = (odds * step_odds * u + 1) / (odds * step_odds + 1) * (step_odds + 1) / (step_odds * u + 1)
     matrix = np.full(losses.shape, _RARE)

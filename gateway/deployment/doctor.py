@@ -41,7 +41,7 @@ from gateway.health.monitor import NotRunningError, ask_gateway
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import Ledger, no_release_before
-from gateway.releases.worth import mechanism_notes, not_useful
+from gateway.releases.worth import mechanism_notes, useless_releases
 from gateway.store.location import Location, ledger_beside
 from gateway.store.store import Store, StoreError
 
@@ -171,7 +171,7 @@ def _check_releases(config: Path, policies: Path, fleet: str) -> Findings:
         yield Finding("releases", "FAIL", str(error))
         return
     yield from (Finding("releases", "ok", f"{name}: {text}") for name, text in mechanism_notes(release_jobs).items())
-    problems = not_useful(release_jobs, charges, catalogue) | refusals
+    problems = useless_releases(release_jobs, charges, catalogue) | refusals
     yield from (Finding("releases", "warn", f"{name}: {reason}") for name, reason in problems.items())
     if not problems:
         yield Finding("releases", "ok", f"{len(plan.releases)}, at least twice as good as guessing where that is known")

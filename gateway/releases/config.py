@@ -44,7 +44,7 @@ Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 
 
 def _read_seconds(length_text: object) -> object:
-    """Convert the text of a length of time to seconds, `tick` to 0; a number already has seconds."""
+    """Convert a length of time to seconds: text like "1h", `tick` as 0, or a number of seconds."""
     if length_text == "tick":
         return 0
     if isinstance(length_text, str):

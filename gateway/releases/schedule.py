@@ -86,8 +86,8 @@ class StoreProgress:
         return True
 
     def next_frame(self, question: Question, tick: int) -> int | None:
-        """The first wall tick of the first stored frame of any device that ends at `tick` or later, or `None`."""
-        firsts: list[int] = []
+        """The first wall tick of any device's first stored frame that ends at `tick` or later, or `None`."""
+        first_ticks: list[int] = []
         sequences = list(self._sequences(question))
         numbers = {name: self._store.numbers(name, question.devices) for name in {name for _, name, *_ in sequences}}
         for device, name, window, _, shifts in sequences:
@@ -96,8 +96,8 @@ class StoreProgress:
             for low, high, shift in shifts.stretches(tick):
                 first = None if sequence_number is None else frames.next_first(sequence_number, low)
                 if first is not None and first <= high:
-                    firsts.append(first - shift)
-        return min(firsts, default=None)
+                    first_ticks.append(first - shift)
+        return min(first_ticks, default=None)
 
     def wall_tick(self, question: Question, tick_numbers: Mapping[str, int]) -> int:
         """The largest wall tick of tick numbers, given by device; 0 without any. Other devices' numbers are ignored."""
@@ -204,9 +204,10 @@ class ReleaseSchedule:
         return {} if self._halted else dict(self._next_ticks)
 
     def connected(self, *, begun_anew: bool) -> None:
-        """Note a new connection to the broker; nothing is published before the first, and missing frames may come now.
+        """Note a new connection to the broker, over which missing frames may come.
 
-        With `begun_anew` releases under way are published again, because the broker will not acknowledge them.
+        Nothing is published before the first connection. With `begun_anew` releases under way are published again,
+        because the broker will not acknowledge them.
         """
         self._note_connection()
         self._repeats = None
@@ -221,7 +222,7 @@ class ReleaseSchedule:
         self._has_unsent = True
 
     def wait_again(self) -> None:
-        """Note that another process takes frames again: missing frames may be on their way, and are waited for."""
+        """Wait again for missing frames, because another process takes frames again."""
         self._note_connection()
 
     def _note_connection(self) -> None:
@@ -231,14 +232,14 @@ class ReleaseSchedule:
         self._connected_at = now
 
     def needed_ticks(self) -> dict[tuple[str, str], int]:
-        """The first tick that a release still to be made needs, by device and stream. DatabaseError or LedgerError."""
-        firsts: dict[tuple[str, str], int] = {}
+        """The first tick that future releases need, by device and stream. Raises DatabaseError or LedgerError."""
+        first_ticks: dict[tuple[str, str], int] = {}
         for job in () if self._halted else self._releases.jobs:
             if job.name not in self._releases.impossible and (first := self._next_window(job)) is not None:
                 for device in job.question.devices:
                     stream = device, job.plan.stream
-                    firsts[stream] = min(first, firsts.get(stream, first))
-        return firsts
+                    first_ticks[stream] = min(first, first_ticks.get(stream, first))
+        return first_ticks
 
     def acknowledged(self, message_id: int, is_accepted: bool) -> None:
         """Note the broker's answer to a message. Raises DatabaseError if the ledger is lost.
@@ -315,7 +316,7 @@ class ReleaseSchedule:
     def _advance(self, idle: bool) -> bool:
         """Make one release that is due. Return false if none is."""
         if not self._due_windows:
-            self._find_due(idle)
+            self._find_due_windows(idle)
         if not self._due_windows:
             return False
         job, first = self._due_windows[0]
@@ -326,13 +327,13 @@ class ReleaseSchedule:
             return True
         except EmptyWindowError as error:
             with contextlib.suppress(NotKnownError):  # the window is looked at again when there are answers
-                self._pass_over(job, self._window_after_gap(job, first), "releases_empty", str(error))
+                self._skip_window(job, self._window_after_gap(job, first), "releases_empty", str(error))
         except DatabaseError:  # the window is tried again when the file can be used
             raise
         except FuguError as error:
-            self._pass_over(job, next_tick, "releases_refused", str(error))
+            self._skip_window(job, next_tick, "releases_refused", str(error))
         except Exception as error:  # an unforeseen error must not stop the gateway
-            self._pass_over(job, next_tick, "unexpected", f"{cause(error)} in release {job.name}")
+            self._skip_window(job, next_tick, "unexpected", f"{cause(error)} in release {job.name}")
         else:
             self._counters["releases"] += 1
             self._has_unsent = True
@@ -340,7 +341,7 @@ class ReleaseSchedule:
         self._due_windows.popleft()
         return True
 
-    def _pass_over(self, job: Job, next_tick: int, counter: str, reason: str) -> None:
+    def _skip_window(self, job: Job, next_tick: int, counter: str, reason: str) -> None:
         """Count and log a window that is not released, and let its schedule go on with tick `next_tick`."""
         self._counters[counter] += 1
         _log.log(logging.INFO if counter == "releases_empty" else logging.WARNING, "no release: %s", reason)
@@ -355,11 +356,11 @@ class ReleaseSchedule:
         self._next_ticks[job.name] = next_tick
         self.has_changed = True
 
-    def _find_due(self, idle: bool) -> None:
+    def _find_due_windows(self, idle: bool) -> None:
         """Look for windows that are due, if anything has changed, but not too often while symbols stream in."""
         now = time.monotonic()
-        has_late = any(self._has_waited(job) for job in self._releases.jobs if job.name in self._gap_since)
-        if not (self.has_changed or has_late or now >= self._look_after) or (now < self._scan_after and not idle):
+        has_late_jobs = any(self._has_waited(job) for job in self._releases.jobs if job.name in self._gap_since)
+        if not (self.has_changed or has_late_jobs or now >= self._look_after) or (now < self._scan_after and not idle):
             return
         self.has_changed = False
         for job in self._releases.jobs:
@@ -428,7 +429,7 @@ class ReleaseSchedule:
         return min(self._connected_at, self._unsteady_since + _MOST_LATE_SECONDS)
 
     def _window_after_gap(self, job: Job, first: int) -> int:
-        """The first tick of the next window, after an empty one, that has a stored frame or is not past everywhere."""
+        """The first tick of the next window after an empty one: it has a stored frame, or is not past everywhere."""
         step, next_tick = job.plan.step, first + job.plan.step
         frame = self._progress.next_frame(job.question, next_tick)
         if frame is None:

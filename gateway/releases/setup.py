@@ -37,7 +37,7 @@ from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.maker import Maker
 from gateway.releases.tables import KIND
-from gateway.releases.worth import not_useful
+from gateway.releases.worth import useless_releases
 from gateway.store.engine import Lease, LedgerError
 from gateway.store.location import Location, ledger_beside
 from gateway.store.opening import is_there
@@ -181,13 +181,13 @@ def set_progress(ledger: Location, store: Location, name: str, first: int) -> in
         if old_tick is None:
             schedule_names = ", ".join(opened_ledger.schedules()) or "none"
             raise LedgerError(f"the ledger {ledger.name} has no schedule {name}; it has: {schedule_names}")
-        with _with_names(f"the ledger {ledger.name}"):
+        with _named_errors(f"the ledger {ledger.name}"):
             opened_ledger.set_progress(name, first)
         return old_tick
 
 
 @contextmanager
-def _with_names(files: str) -> Iterator[None]:
+def _named_errors(files: str) -> Iterator[None]:
     """Raise errors of the database as LedgerError with the names of `files`."""
     try:
         yield
@@ -237,7 +237,7 @@ def resume_ledger(
     with (
         closing(Store(store, lease=Lease())) as opened_store,
         closing(Ledger(ledger)) as opened_ledger,
-        _with_names(f"the ledger {ledger.name} or the store {store.name}"),
+        _named_errors(f"the ledger {ledger.name} or the store {store.name}"),
     ):
         record = ReleaseRecord(opened_store)
         if not_before_us is not None:
@@ -307,7 +307,7 @@ def open_releases(
                 reader.check(plan, catalogue, exclusive_keys, past)
         return allowances(plan, configured_jobs, catalogue, past)
 
-    useless = not_useful(configured_jobs, compute_allowances()[0], catalogue)
+    useless = useless_releases(configured_jobs, compute_allowances()[0], catalogue)
     record = ReleaseRecord(store)
     opened_ledger = record.open(ledger, lease)
     try:
@@ -397,7 +397,7 @@ def release_now(
                 if job.name in releases.impossible:
                     raise LedgerError(f"release {name}: {releases.impossible[job.name]}")
             entries: list[Entry] = []
-            with _with_names(f"the ledger {ledger.name} or the store {store.name}"):
+            with _named_errors(f"the ledger {ledger.name} or the store {store.name}"):
                 try:
                     for job in named_jobs:
                         entries.append(releases.maker.make(job, first))

@@ -235,7 +235,7 @@ class Weights(NamedTuple):
 
 @lru_cache(maxsize=256)
 def weights_of(query: Query, table: NoiseTable) -> Weights:
-    """The weights of a query for a table. Raises FuguError if the table has no inverse."""
+    """Compute the weights of a query for a table. Raises FuguError if the table has no inverse."""
     emission, inverse = inversion(table)
     amounts = noises = inverse
     if not query.definition.each:
@@ -247,7 +247,7 @@ def weights_of(query: Query, table: NoiseTable) -> Weights:
 
 
 def values_of(query: Query, tally: Tally) -> Floats:
-    """Unbiased estimates (n,) of how many ticks were in a query's states, from counts of symbols."""
+    """Estimate without bias how many ticks (n,) were in a query's states, from counts of symbols."""
     rule = two_valued_weights(tally.table, query.states) if len(tally.counts) == 1 else None
     if rule is None:
         return weights_of(query, tally.table).amounts @ tally.counts
@@ -296,8 +296,8 @@ def _worst_error(
         step = max(step, float(steps[index]))
         variance_gains.append((inside - outside, tally.ticks))
     variance_gains.sort(reverse=True)
-    tick_sums = np.cumsum([0.0, *(tick_sums for _, tick_sums in variance_gains)])
-    variances = least_variance + np.cumsum([0.0, *(gain * tick_sums for gain, tick_sums in variance_gains)])
+    tick_sums = np.cumsum([0.0, *(ticks for _, ticks in variance_gains)])
+    variances = least_variance + np.cumsum([0.0, *(gain * ticks for gain, ticks in variance_gains)])
     return lambda truth: quantile(confidence) * math.sqrt(np.interp(truth, tick_sums, variances)) + step
 
 
@@ -348,12 +348,11 @@ def dwell(states: tuple[int, ...], tallies: tuple[Tally, ...], scale: Fraction, 
         variance, step = 0.0, 0.0
         for tally, (begin_weights, leave_weights) in zip(tallies, weights, strict=True):
             difference = leave_weights - probability * begin_weights
-            stay, change = _worst_variances_of_a_pair(difference, states, tally.table)
+            stay_variance, change_variance = _worst_pair_variances(difference, states, tally.table)
             # Of two changes one leaves the set, but for the first of a stretch; a change is in two triples of ticks.
-            changes = min(4.0 * probability * steps + 2.0 * (tally.ticks - tally.steps), tally.steps)
-            variance += (
-                (tally.steps - changes) * stay + changes * change + noise_variance(scale) * float((difference**2).sum())
-            )
+            change_count = min(4.0 * probability * steps + 2.0 * (tally.ticks - tally.steps), tally.steps)
+            noise = noise_variance(scale) * float((difference**2).sum())
+            variance += (tally.steps - change_count) * stay_variance + change_count * change_variance + noise
             step = max(step, float(np.abs(difference).max()))
         return math.sqrt(variance), step
 
@@ -374,13 +373,13 @@ def dwell(states: tuple[int, ...], tallies: tuple[Tally, ...], scale: Fraction, 
 def _pair_weights(states: tuple[int, ...], table: NoiseTable) -> tuple[Floats, Floats]:
     """Weights (m, m) of symbol pairs that estimate how many pairs of ticks begin in the set, and how many leave it."""
     _, inverse = inversion(table)
-    inside = np.zeros(len(inverse))
-    inside[list(states)] = 1.0
-    inside_weights, outside_weights = inside @ inverse, (1.0 - inside) @ inverse
+    in_set = np.zeros(len(inverse))
+    in_set[list(states)] = 1.0
+    inside_weights, outside_weights = in_set @ inverse, (1.0 - in_set) @ inverse
     return np.outer(inside_weights, inverse.sum(axis=0)), np.outer(inside_weights, outside_weights)
 
 
-def _worst_variances_of_a_pair(weights: Floats, states: tuple[int, ...], table: NoiseTable) -> tuple[float, float]:
+def _worst_pair_variances(weights: Floats, states: tuple[int, ...], table: NoiseTable) -> tuple[float, float]:
     """Largest variances that one pair adds to a weighted sum over consecutive pairs of symbols.
 
     Pairs that share a tick are correlated, and their covariance is counted with the first pair. So three ticks matter.
@@ -390,13 +389,13 @@ def _worst_variances_of_a_pair(weights: Floats, states: tuple[int, ...], table: 
     means = emission @ weights @ emission.T
     pair_variances = emission @ weights**2 @ emission.T - means**2
     left, right = emission @ weights, weights @ emission.T  # (k, m) and (m, k)
-    shared = (left[:, None, :] * emission) @ right - means[:, :, None] * means
-    spread = np.maximum(pair_variances[:, :, None] + 2.0 * np.maximum(shared, 0.0), 0.0)
-    return float(spread[_on_one_side(states, table.states)].max()), float(spread.max())
+    covariances = (left[:, None, :] * emission) @ right - means[:, :, None] * means
+    spread = np.maximum(pair_variances[:, :, None] + 2.0 * np.maximum(covariances, 0.0), 0.0)
+    return float(spread[_same_side_triples(states, table.states)].max()), float(spread.max())
 
 
 @lru_cache(maxsize=64)
-def _on_one_side(states: tuple[int, ...], state_count: int) -> Bools:
+def _same_side_triples(states: tuple[int, ...], state_count: int) -> Bools:
     """Tell for each triple of states (k, k, k) whether all three are in the set, or none is."""
-    inside = np.isin(np.arange(state_count), states)
-    return np.asarray((inside[:, None, None] == inside[:, None]) & (inside[:, None] == inside))
+    in_set = np.isin(np.arange(state_count), states)
+    return np.asarray((in_set[:, None, None] == in_set[:, None]) & (in_set[:, None] == in_set))

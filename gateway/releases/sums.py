@@ -104,8 +104,8 @@ class SumReleases:
             for index, audience_releases in enumerate(releases):
                 progress = None if index else window.first + group.length  # the first audience's release sets it
                 for sum_release, day_part in zip(audience_releases, day_parts, strict=True):
-                    draw = self._content_writer(window, sum_release, *day_part)
-                    ledger.reserve(sum_release.release, draw, time_us=self._maker.now_us(), progress=progress)
+                    make_content = self._content_writer(window, sum_release, *day_part)
+                    ledger.reserve(sum_release.release, make_content, time_us=self._maker.now_us(), progress=progress)
         return reasons
 
     def _audiences_of(self, group: GroupDocument) -> list[str]:

@@ -33,7 +33,7 @@ from gateway.releases.inputs import symbols_variances
 from gateway.releases.jobs import Job, answer_rows
 from gateway.releases.statistics import noise_variance, weights_of
 
-__all__ = ["mechanism_notes", "not_useful"]
+__all__ = ["mechanism_notes", "useless_releases"]
 
 _TIMES_BETTER = 2.0
 _DOUBLINGS = 17
@@ -60,15 +60,15 @@ class Worth(NamedTuple):
         return _TIMES_BETTER * self.error <= self.guess
 
 
-def not_useful(jobs: Iterable[Job], granted: Iterable[Allowance], catalogue: Catalogue) -> dict[str, str]:
+def useless_releases(jobs: Iterable[Job], grants: Iterable[Allowance], catalogue: Catalogue) -> dict[str, str]:
     """Describe each configured release that is not useful, by name: its error, and what would be useful."""
-    free_charge_of = {grant.key: grant.allowance - grant.base for grant in granted}
+    free_charges = {grant.key: grant.allowance - grant.base for grant in grants}
     reasons: dict[str, str] = {}
     seen_inputs = set()
     for job in jobs:
         keys = [AccountKey(device, job.plan.stream, job.plan.audience) for device in job.question.devices]
-        kinds = kinds_of(job, catalogue)
-        budget = min(free_charge_of.get(key, 0) for key in keys)
+        kinds = count_kinds(job, catalogue)
+        budget = min(free_charges.get(key, 0) for key in keys)
         inputs = job.plan.name, frozenset(kinds.items()), budget
         if job.plan.name in reasons or inputs in seen_inputs:  # of another device
             continue
@@ -97,7 +97,7 @@ def mechanism_notes(jobs: Iterable[Job]) -> dict[str, str]:
     return notes
 
 
-def kinds_of(job: Job, catalogue: Catalogue) -> Counter[_DeviceKind]:
+def count_kinds(job: Job, catalogue: Catalogue) -> Counter[_DeviceKind]:
     """Count a release's devices by kind."""
     policies = (catalogue.planned_policies(device, job.plan.stream)[-1] for device in job.question.devices)
     windows = job.question.windows
@@ -177,7 +177,7 @@ def _class_spread(chains: ReleaseClass, groups: tuple[tuple[int, ...], ...], len
 
 
 def _count_moments(chain: MarkovChain, states: tuple[int, ...], length: int) -> tuple[float, float]:
-    """The mean and the variance of the number of ticks, of `length`, that a stationary chain spends in some states.
+    """The mean and the variance of the ticks, out of `length`, that a stationary chain spends in some states.
 
     With v = 1_S - pi(S) and G the inverse of I - P on vectors of mean 0, the sums of P^1 v .. P^j v, added up over all
     j below the length T, are G P ((T - 1) v - G P (I - P^(T-1)) v).
@@ -186,10 +186,8 @@ def _count_moments(chain: MarkovChain, states: tuple[int, ...], length: int) -> 
     in_states = np.isin(np.arange(len(pi)), states).astype(np.float64)
     share = float(pi @ in_states)
     deviation = in_states - share
-    potential, power = (
-        np.linalg.inv(np.eye(len(pi)) - transition + pi) @ transition,
-        np.linalg.matrix_power(transition, length - 1),
-    )
+    potential = np.linalg.inv(np.eye(len(pi)) - transition + pi) @ transition
+    power = np.linalg.matrix_power(transition, length - 1)
     sums = potential @ ((length - 1) * deviation - potential @ (deviation - power @ deviation))
     return length * share, max(length * share * (1.0 - share) + 2.0 * float((pi * in_states) @ sums), 0.0)
 
@@ -203,15 +201,19 @@ def _useful_alternatives(job: Job, kinds: Counter[_DeviceKind], budget: int) -> 
     """Name the shortest useful windows, of the release and of windows that devices count themselves."""
     lengths = [job.plan.length << doublings for doublings in range(_DOUBLINGS)]
     worths = [worth for length in lengths if (worth := worth_of(job, kinds, budget, length)) is not None]
-    useful = [worth for worth in worths if worth.useful][:1]
-    ways = [f"windows of {worth.length:,} ticks (off by {_tick_text(worth.error)})" for worth in useful]
+    useful_worths = [worth for worth in worths if worth.useful][:1]
+    alternatives = [f"windows of {worth.length:,} ticks (off by {_tick_text(worth.error)})" for worth in useful_worths]
     if not job.question.windows and job.question.mechanism not in ALONE and budget:
         scale = Fraction(job.question.query.definition.sensitivity) / Fraction(nats(budget))
         error = math.sqrt(kinds.total() * len(job.question.query.groups) * noise_variance(scale))
         counts = (Worth(length, error, _guess_error(job, kinds, length)) for length in lengths)
-        ways += [
+        alternatives += [
             f"windows of {window.length:,} ticks that devices count, with noise of scale {float(scale):.4g} (off by "
             f"{_tick_text(error)}; fugu plan window)"
             for window in [worth for worth in counts if worth.useful][:1]
         ]
-    return f"useful are {', or '.join(ways)}" if ways else "no length of its windows is: raise epsilon, or count more"
+    return (
+        f"useful are {', or '.join(alternatives)}"
+        if alternatives
+        else "no length of its windows is: raise epsilon, or count more"
+    )

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fugu.audit import device
-from fugu.audit.device import check_draws, dependence_alarms, frequencies, smallest_error
+from fugu.audit.device import check_draws, dependence_alarms, frequency_alarms, smallest_error
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 DRAWS = {"10^5": 10**5, "10^6": 10**6, "10^7": 10**7, "10^8": 10**8, "10^10": 10**10}
@@ -24,8 +24,8 @@ def counted(seed: int, number: int, distribution: NDArray[np.float64], runs: int
 
 
 def detected(drawn: NDArray[np.int64], distribution: NDArray[np.float64], rate: float) -> float:
-    """The share of runs with an alarm of `frequencies`."""
-    return sum(bool(frequencies(counts, distribution, rate / 3)) for counts in drawn) / len(drawn)
+    """The share of runs with an alarm of `frequency_alarms`."""
+    return sum(bool(frequency_alarms(counts, distribution, rate / 3)) for counts in drawn) / len(drawn)
 
 
 def rows(title: str) -> list[list[str]]:

@@ -21,7 +21,7 @@ Map = tuple[Any, Any, Any, Any]  # u -> (a u + b) / (c u + d)
 
 
 def binary_loss(q: Pair, r: Pair, ratios: Pair, adversary: str) -> Fraction:
-    """At least the e^epsilon of an endless stream over all q and r in intervals.
+    """An upper bound on e^epsilon of an endless stream over all q and r in intervals.
 
     `ratios` are a tick's ratios in both directions. With q + r < 1 the stickiest corner is the worst, with q + r > 1
     the one that alternates most. For the informed adversary the latter holds only for a single chain; otherwise the
@@ -45,12 +45,12 @@ def binary_loss(q: Pair, r: Pair, ratios: Pair, adversary: str) -> Fraction:
 
 
 def odds_ratio_loss(alpha: Fraction, tick_ratio: Fraction) -> Fraction:
-    """At least the e^epsilon for any start, changing steps with odds ratios of at most alpha, and any evidence."""
+    """An upper bound on e^epsilon for any start and evidence, and changing steps with odds ratios up to alpha."""
     return tick_ratio * Fraction(odds_leakage(ceil_of(alpha), ceil_of(tick_ratio), ONE), ONE) ** 2
 
 
 def odds_leakage(alpha: int, tick_ratio: int, power: int) -> int:
-    """At least the leakage of steps of n ticks with odds ratios of at most alpha, in units of 2^-192.
+    """An upper bound on the leakage of steps of n ticks with odds ratios up to alpha, in units of 2^-192.
 
     Let t be `tick_ratio`, and p = t^(n-1) be `power`. The leakage is the v with v = p ((sqrt(alpha u) + 1) /
     (sqrt(alpha) + sqrt(u)))^2 for u = t v. With s = sqrt(u) and g = sqrt(t p) this is the quadratic equation s^2 +
@@ -63,7 +63,7 @@ def odds_leakage(alpha: int, tick_ratio: int, power: int) -> int:
 
 
 def _leakage(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
-    """At least the factor by which the past, or the future, multiplies a tick's ratio, in units of 2^-192.
+    """An upper bound on the factor by which the past, or the future, multiplies a tick's ratio, in units of 2^-192.
 
     For q + r < 1 without known states it is m*, the limit of m -> f(G m). If the nearest known state is t ticks away,
     it is h_t = m_t / n_t. Here m takes the worst outputs and n none, both from f(infinity) or f(0). While m tends to
@@ -75,7 +75,7 @@ def _leakage(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
     if q + r > 1:
         high_map, low_map = loud_map, ((1 - q) / g, q, r / g, 1 - r)
         starts += [(_image(low_map, start), _image(quiet_map, start)) for start, _ in starts]
-        loud_map, quiet_map = _composed(low_map, high_map), _composed(quiet_map, quiet_map)
+        loud_map, quiet_map = _compose(low_map, high_map), _compose(quiet_map, quiet_map)
     a, b, c, d = loud_map
     limit = best = ceil_of(
         max(Fraction(1), (a - d + Fraction(sqrt_of(ceil_of((a - d) ** 2 + 4 * b * c)), ONE)) / (2 * c))
@@ -87,17 +87,17 @@ def _leakage(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
 
 
 def _peak(best: int, limit: int, m: _Powers, n: _Powers, *, is_rising: bool) -> int:
-    """At least the largest h_t: for t in [a, b] it is at most m_a / n_b, or m_b / n_a if both rise."""
+    """An upper bound on the largest h_t: for t in [a, b] it is at most m_a / n_b, or m_b / n_a if both rise."""
 
     def upper_bound(a: int, b: int) -> int:
         numerator, denominator = (m.bound(b, 1), n.bound(a, 0)) if is_rising else (m.bound(a, 1), n.bound(b, 0))
         return -(-numerator * ONE // denominator)
 
-    last, intervals = 1, [(-upper_bound(0, 1), 0, 1)]
+    end, intervals = 1, [(-upper_bound(0, 1), 0, 1)]
     best = max(best, upper_bound(0, 0))
-    while (-(-limit * ONE // n.bound(last, 0)) if is_rising else m.bound(last, 1)) > best + (best >> _STOP_BITS):
-        best, last = max(best, upper_bound(last, last)), 2 * last
-        heappush(intervals, (-upper_bound(last // 2, last), last // 2, last))
+    while (-(-limit * ONE // n.bound(end, 0)) if is_rising else m.bound(end, 1)) > best + (best >> _STOP_BITS):
+        best, end = max(best, upper_bound(end, end)), 2 * end
+        heappush(intervals, (-upper_bound(end // 2, end), end // 2, end))
     for _ in range(_MAX_INTERVALS):
         bound, a, b = heappop(intervals)
         if -bound <= best + (best >> _STOP_BITS):
@@ -135,12 +135,12 @@ class _Powers:
 
     @staticmethod
     def _square(*maps: list[int]) -> tuple[list[int], list[int]]:
-        low, high = (_composed((a, b, c, d), (a, b, c, d)) for a, b, c, d in maps)
+        low, high = (_compose((a, b, c, d), (a, b, c, d)) for a, b, c, d in maps)
         shift = max(high).bit_length() - BITS
         return [value >> shift for value in low], [-(-value >> shift) for value in high]
 
 
-def _composed(outer: Map, inner: Map) -> Map:
+def _compose(outer: Map, inner: Map) -> Map:
     (a, b, c, d), (e, f, g, h) = outer, inner
     return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
 

@@ -75,7 +75,7 @@ def _stretch_loss(
     guarantee: Mapping[str, Any],
     symbols_loss: Fraction,
 ) -> Fraction:
-    """At least the loss about `stretch_ticks` in a row: the loss of one tick, and the rates of the others.
+    """An upper bound on the loss about `stretch_ticks` in a row: one tick's loss and the rates of the others.
 
     For joint chains past and future may each add the loss of a whole tick, as different states may show the same.
     """
@@ -128,7 +128,7 @@ def window_rate(policy: Mapping[str, Any]) -> Fraction:
 
 
 def stream_loss(chains: Mapping[str, Any], ratios: Ratios, adversary: str) -> Fraction:
-    """At least the loss of an endless stream, or of all streams of joint chains, in nats."""
+    """An upper bound on the loss of an endless stream, or of all streams of joint chains, in nats."""
     if chains["kind"] == "binary":
         (q, p), (r, s) = (map(Fraction, chains[name]) for name in "qr")
         return log_up(binary_loss((q, p), (r, s), ratios, adversary))

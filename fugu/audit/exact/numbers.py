@@ -26,7 +26,7 @@ def sqrt_of(x: int) -> int:
 
 
 def exp_up(x: Fraction) -> Fraction:
-    """At least e^x, for 0 <= x <= 10000: Taylor's series at x / 2^k <= 1/256, then k squarings."""
+    """An upper bound on e^x, for 0 <= x <= 10000: Taylor's series at x / 2^k <= 1/256, then k squarings."""
     if not 0 <= x <= 10_000:
         raise NotRecomputed(f"a loss of {float(x):g} nats in a tick")
     halvings, total, term = int(x).bit_length() + 8, ONE, ONE
@@ -41,7 +41,7 @@ def exp_up(x: Fraction) -> Fraction:
 
 
 def log_up(x: Fraction) -> Fraction:
-    """At least log(x) = 2^k log(m), m^(2^k) = x >= 1: the sum of 2 z^(2n+1) / (2n+1), z = (m-1)/(m+1) <= 1/17."""
+    """An upper bound on log(x) = 2^k log(m), m^(2^k) = x: the sum of 2 z^(2n+1) / (2n+1), z = (m-1)/(m+1) <= 1/17."""
     root, scale, total = ceil_of(x), 2, 0
     while 8 * root > 9 * ONE:
         root, scale = sqrt_of(root), 2 * scale

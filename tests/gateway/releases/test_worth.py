@@ -21,7 +21,7 @@ from gateway.releases.config import ReleaseConfig
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import Query, Tally, estimate, noise_variance
-from gateway.releases.worth import Worth, kinds_of, not_useful, worth_of
+from gateway.releases.worth import Worth, count_kinds, useless_releases, worth_of
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.scenes import TERNARY, Scene, catalogue, frames, policy, write_policies
 
@@ -40,8 +40,8 @@ def judged(folder: Path, *policies: Policy, **more: object) -> tuple[Worth | Non
     assert not impossible
     allowed = min(grant.allowance - grant.base for grant in granted)
     return (
-        worth_of(possible[0], kinds_of(possible[0], models), allowed, possible[0].plan.length),
-        not_useful(possible, granted, models).get("active", ""),
+        worth_of(possible[0], count_kinds(possible[0], models), allowed, possible[0].plan.length),
+        useless_releases(possible, granted, models).get("active", ""),
         allowed,
     )
 
@@ -108,7 +108,7 @@ def test_what_is_said_of_a_release_that_is_not_useful_is_useful(tmp_path: Path) 
         write_config(tmp_path, scheduled(mechanism="mqm-exact", length=51_200), audiences=AUDIENCE)
     )
     (job,) = jobs(plan, catalogue((alone,)))
-    worth = worth_of(job, kinds_of(job, catalogue((alone,))), 0, 51_200)
+    worth = worth_of(job, count_kinds(job, catalogue((alone,))), 0, 51_200)
     assert worth.useful
     assert worth.error == pytest.approx(389.1, abs=0.1)
 

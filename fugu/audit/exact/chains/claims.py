@@ -65,16 +65,16 @@ class Kernel:
         self.floats = [[float(p) for p in row] for row in rows]
 
     def step(self, caps: Matrix, is_proof: bool) -> Matrix:
-        """The largest (K[x] . h) / (K[y] . h) for h[a] <= wide[a][b] h[b]; without proof only a guess."""
+        """The largest (K[x] . h) / (K[y] . h) for h[a] <= caps[a][b] h[b]; without proof only a guess."""
         floats = [[value / ONE for value in row] for row in caps]
         return [
             [self._ratio(x, y, caps, floats, is_proof) if x != y else ONE for y in self.states] for x in self.states
         ]
 
     def _ratio(self, x: int, y: int, caps: Matrix, floats: Rows, is_proof: bool) -> int:
-        """Amounts f[a,b] >= 0 with K[x] <= ratio K[y] + sum of f[a,b] (e_a - wide[a][b] e_b) prove a ratio.
+        """Amounts f[a,b] >= 0 with K[x] <= ratio K[y] + sum of f[a,b] (e_a - caps[a][b] e_b) prove a ratio.
 
-        Where that fails by an excess > 0 of a state a, h[a] <= wide[a][b] h[b] and K[y][b] h[b] <= K[y] . h for any b.
+        Where that fails by an excess > 0 of a state a, h[a] <= caps[a][b] h[b] and K[y][b] h[b] <= K[y] . h for any b.
         """
         upper_row, lower_row = self.upper[x], [max(p - 1, 0) for p in self.upper[y]]
         support = [z for z in self.states if upper_row[z] or self.upper[y][z]]
@@ -115,7 +115,7 @@ class Kernel:
 
 
 def soft_step(odds: Sequence[tuple[int, int, int, int, int]], caps: Matrix) -> Matrix:
-    """One tick more for an adversary with any evidence on single states: at worst two columns are weighted."""
+    """Add a tick for an adversary with any evidence on single states: at worst two columns are weighted."""
     ratios = apply(lambda _: ONE, caps)
     for x, y, a, b, root in odds:
         for row, column, cap_root in ((x, y, sqrt_of(caps[a][b])), (y, x, sqrt_of(caps[b][a]))):
@@ -125,7 +125,7 @@ def soft_step(odds: Sequence[tuple[int, int, int, int, int]], caps: Matrix) -> M
 
 
 def _binary_step(kernel: Kernel, caps: Matrix, prior: Matrix) -> Matrix:
-    """One tick more for two states whose weights' ratio w is within that of distributions; rises in w, then falls."""
+    """Add a tick for two states whose weights' ratio w is within that of distributions; it rises in w, then falls."""
     ratios = soft_step(kernel.soft_steps(), caps)
     for x, a in ((0, 0), (0, 1), (1, 0), (1, 1)):
         u, low, high = (Fraction(*v) for v in ((caps[a][1 - a], ONE), (ONE, prior[1 - a][a]), (prior[a][1 - a], ONE)))
@@ -154,12 +154,12 @@ def _ratios(distributions: Rows, error: int) -> Matrix:
 
 
 def limit(step: Step, k: int) -> Matrix:
-    """At least the limit of leakage <- step(leakage) from 1."""
+    """An upper bound on the limit of leakage <- step(leakage) from 1."""
     return _proven_limit(step, guessed_limit(lambda leakage: step(leakage, False), ONE, k, LIMIT), _SLACKS)[0]
 
 
 def _proven_limit(step: Step, leakage: Matrix, slacks: Sequence[float]) -> tuple[Matrix, float]:
-    """At least the leakage after any number of steps from 1, and the slack by which it was raised for the proof."""
+    """An upper bound on the leakage after any steps from 1, and the slack by which it was raised for the proof."""
     for slack in slacks if max(map(max, leakage)) < LIMIT else ():
         raised = apply(lambda v, factor=1 + slack: max(ONE, ceil_of(Fraction(v, ONE) * Fraction(factor))), leakage)
         bound = image = raised
@@ -186,7 +186,7 @@ def quilts(kernel: Kernel, tick_ratio: int, quilt_bound: Callable[[int, Matrix, 
 
 
 def walk_leakage(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[Matrix], is_hull: bool) -> Matrix:
-    """At least the leakages of walks of every length at whose end the states y have the weights n[y].
+    """An upper bound on the leakages of walks of every length at whose end the states y have the weights n[y].
 
     n is one of some distributions, or in their hull (`is_hull`). With a hull, any evidence on states is covered, as in
     `soft_step`; a known state is a column of the kernel. `bounds` are a cap on all leakages, a bound by quilts for
@@ -258,7 +258,7 @@ def stationary(chain: Rows) -> list[Fraction]:
 
 
 def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None) -> Fraction:
-    """At least the e^epsilon of an endless stream; two states with a tick ratio of 1 are no secret.
+    """An upper bound on e^epsilon of an endless stream; two states with a tick ratio of 1 are no secret.
 
     `start` is a distribution, "any", or `None` if the chain has run for ever.
     """
@@ -320,7 +320,7 @@ def _secrets_loss(tick: Rows, *leakages: Matrix) -> Fraction:
 
 
 def all_points_loss(policy: Mapping[str, Any]) -> Fraction:
-    """At least the true e^epsilon of the claim in a policy's `stream_loss`."""
+    """An upper bound on the true e^epsilon of the claim in a policy's `stream_loss`."""
     if policy.get("changes"):
         raise NotRecomputed("steps that change with time: of them nothing is claimed of all points")
     start, adversary, initial = policy["stream_loss"]["start"], policy["stream_loss"]["adversary"], policy["initial"]

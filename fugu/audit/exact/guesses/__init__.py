@@ -103,7 +103,7 @@ def _log_change(leakage: Matrix, other: Matrix) -> float:
 def useful_distances(
     kernel: Rows, ratio: Callable[[int], int], quilt: Callable[[int, Matrix, Matrix], Matrix], unit: int, infinity: int
 ) -> Iterable[int]:
-    """List the distances n at which a quilt gives some pair of states its least bound; `kernel` are the kernel (k, k).
+    """List the distances n at which a quilt gives some pair of states its least bound; `kernel` is (k, k).
 
     `ratio(n)` is the largest likelihood ratio by the n - 1 nearest ticks. `quilt` bounds the leakage (k, k) from this
     ratio and from the ratios of known states n and n + 1 ticks away. `unit` and `infinity` encode the ratios 1 and oo.
