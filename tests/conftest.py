@@ -223,7 +223,7 @@ def _no_process_outlives_its_test() -> Iterator[None]:
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.kill(child, signal.SIGKILL)
     if (kernels := sys.modules.get("fugu.chains.kernel")) is not None:
-        kernels.compile_beside(None)
+        kernels.compile_in_background(None)
 
 
 def _children() -> list[int]:

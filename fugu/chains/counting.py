@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel, part
 from fugu.chains.messages import normalise_row
-from fugu.chains.model import pose, refuse_impossible
+from fugu.chains.model import problem_of, refuse_impossible
 
 __all__ = ["count_marginals"]
 
 
 @part
 def _start_window(prior: Floats, likelihoods: Floats, increments: Ints, lattice: Floats) -> None:
-    """Fill the lattice (counts, k) of a window's first tick, from its prior (k,) and the symbol's likelihoods (k,)."""
+    """Fill the `lattice` (counts, k) of a window's first tick, from its prior and its symbol's likelihoods (k,)."""
     for x in range(prior.size):
         lattice[1 - increments[x], x], lattice[increments[x], x] = 0.0, prior[x] * likelihoods[x]
 
@@ -27,7 +27,7 @@ def _start_window(prior: Floats, likelihoods: Floats, increments: Ints, lattice:
 def _predict_and_condition(
     lattice: Floats, transition: Floats, likelihoods: Floats, increments: Ints, max_count: int, next_lattice: Floats
 ) -> None:
-    """Fill `next_lattice` one tick after `lattice` (counts, k), whose counts are at most `max_count`, with sum 1."""
+    """Fill `next_lattice`, of sum 1, from the `lattice` (counts, k) one tick before, with counts up to `max_count`."""
     k = likelihoods.size
     for count in range(max_count + 2):
         for y in range(k):
@@ -49,7 +49,7 @@ def _predict_and_condition(
 
 @part
 def _predict_backward(transition: Floats, weighted_message: Floats, message: Floats) -> None:
-    """Compute the backward message (k,) one tick earlier, its largest entry 1, from the weighted message (k,)."""
+    """Fill the backward `message` (k,) of the tick before, with largest entry 1, from the weighted message (k,)."""
     largest = 0.0
     for x in range(weighted_message.size):
         message[x] = 0.0
@@ -65,7 +65,7 @@ def _forward(
     symbols: Ints, starts: Ints, initial: Floats, transition: Floats, evidence: Floats, windows: Ints,
     increments: Ints, likelihoods: Floats, messages: Floats, window_priors: Floats,
 ) -> int:  # fmt: skip
-    """Fill the messages after ticks outside windows and at windows' ends, and the priors of windows.
+    """Fill the forward messages of ticks outside windows and at windows' ends, and the windows' priors.
 
     Returns the position of impossible evidence, or -1.
     """
@@ -101,8 +101,8 @@ def _forward(
                     continue
                 for y in range(k):
                     messages[t, y] = 0.0
-                    for c in range(max_count + 1):
-                        messages[t, y] += lattice[slot, c, y] * likelihoods[window, c]
+                    for count in range(max_count + 1):
+                        messages[t, y] += lattice[slot, count, y] * likelihoods[window, count]
             if not normalise_row(messages, t):
                 return int(t)
     return -1
@@ -113,37 +113,37 @@ def _backward(
     symbols: Ints, starts: Ints, transition: Floats, evidence: Floats, windows: Ints, increments: Ints,
     likelihoods: Floats, messages: Floats, window_priors: Floats,
 ) -> None:  # fmt: skip
-    """Replace the forward messages (n, k) by posteriors, also those of ticks inside windows."""
+    """Replace the forward messages (n, k) by posteriors, and fill those of ticks inside windows."""
     k, count_limit = transition.shape[0], likelihoods.shape[1]
     lattices = np.empty((count_limit, count_limit, k))
     message, count_messages, weighted_message = np.empty(k), np.empty((2, count_limit, k)), np.empty(k)
     for sequence in range(starts.size - 1):
-        start, t = starts[sequence], starts[sequence + 1] - 1
+        start, last_tick = starts[sequence], starts[sequence + 1] - 1
         for x in range(k):
             message[x] = 1.0
-        while t >= start:
-            window = windows[t]
+        while last_tick >= start:
+            window = windows[last_tick]
             if window < 0:
                 for x in range(k):
-                    messages[t, x] *= message[x]
-                    weighted_message[x] = evidence[symbols[t], x] * message[x]
-                normalise_row(messages, t)
+                    messages[last_tick, x] *= message[x]
+                    weighted_message[x] = evidence[symbols[last_tick], x] * message[x]
+                normalise_row(messages, last_tick)
                 _predict_backward(transition, weighted_message, message)
-                t -= 1
+                last_tick -= 1
                 continue
-            first_tick = t
+            first_tick = last_tick
             while first_tick > start and windows[first_tick - 1] == window:
                 first_tick -= 1
             _start_window(window_priors[window], evidence[symbols[first_tick]], increments[first_tick], lattices[0])
-            for j in range(1, t - first_tick + 1):
+            for j in range(1, last_tick - first_tick + 1):
                 row = evidence[symbols[first_tick + j]]
                 _predict_and_condition(lattices[j - 1], transition, row, increments[first_tick + j], j, lattices[j])
             slot = 0
             for c in range(count_limit):
                 for x in range(k):
                     count_messages[slot, c, x] = likelihoods[window, c] * message[x]
-            for j in range(t - first_tick, -1, -1):
-                tick, row, increment = first_tick + j, evidence[symbols[first_tick + j]], increments[first_tick + j]
+            for j in range(last_tick - first_tick, -1, -1):
+                tick, row, increment = (first_tick + j, evidence[symbols[first_tick + j]], increments[first_tick + j])
                 for x in range(k):
                     messages[tick, x] = 0.0
                     for c in range(j + 2):
@@ -166,7 +166,7 @@ def _backward(
                 for c in range(j + 1):
                     for x in range(k):
                         count_messages[slot, c, x] /= largest
-            t = first_tick - 1
+            last_tick = first_tick - 1
 
 
 def count_marginals(
@@ -180,7 +180,7 @@ def count_marginals(
     *,
     lengths: ArrayLike | None = None,
 ) -> Floats:
-    """Return the posterior (n, k) of every tick's state given symbols and the released counts of windows.
+    """Return every tick's posterior (n, k) given the symbols and the released counts of windows.
 
     Arguments are as for `filter_beliefs`, and three more. `windows` (n,) is the window of each tick, or -1; a window's
     ticks follow each other in one sequence. `adds` (n, k) is 1 where a tick in that state is counted, else 0.
@@ -190,18 +190,18 @@ def count_marginals(
     Raises:
         ValueError: bad shapes or distributions, a window with more ticks than counts, or evidence of probability zero.
     """
-    problem = pose(symbols, initial, transition, emission, lengths)
-    n, k = problem.symbols.size, problem.transition.shape[0]
-    if windows.shape != (n,) or adds.shape != (n, k):
-        raise ValueError(f"windows {windows.shape} and adds {adds.shape} must be ({n},) and ({n}, {k})")
-    sizes = np.bincount(windows[windows >= 0], minlength=len(likelihoods))
-    if sizes.size != len(likelihoods) or (sizes.size and sizes.max() >= likelihoods.shape[1]):
+    problem = problem_of(symbols, initial, transition, emission, lengths)
+    ticks, k = problem.symbols.size, problem.transition.shape[0]
+    if windows.shape != (ticks,) or adds.shape != (ticks, k):
+        raise ValueError(f"windows {windows.shape} and adds {adds.shape} must be ({ticks},) and ({ticks}, {k})")
+    window_ticks = np.bincount(windows[windows >= 0], minlength=len(likelihoods))
+    if window_ticks.size != len(likelihoods) or (window_ticks.size and window_ticks.max() >= likelihoods.shape[1]):
         raise ValueError("likelihoods needs a row for each window, and a column for each count from 0 to its ticks")
-    messages, window_priors = np.empty((n, k)), np.empty((len(likelihoods), k))
+    messages, window_priors = np.empty((ticks, k)), np.empty((len(likelihoods), k))
     increments = np.ascontiguousarray(adds, dtype=np.int64)
     factors = np.ascontiguousarray(likelihoods, dtype=np.float64)
-    stream, starts, first, matrix, evidence = problem
-    bad_tick = _forward(stream, starts, first, matrix, evidence, windows, increments, factors, messages, window_priors)
+    stream, starts, priors, matrix, evidence = problem
+    bad_tick = _forward(stream, starts, priors, matrix, evidence, windows, increments, factors, messages, window_priors)
     refuse_impossible(bad_tick)
     _backward(stream, starts, matrix, evidence, windows, increments, factors, messages, window_priors)
     return messages

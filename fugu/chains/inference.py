@@ -28,7 +28,7 @@ from fugu.chains.messages import (
     scale,
     store,
 )
-from fugu.chains.model import Problem, check_distribution, check_transition, pose, refuse_impossible
+from fugu.chains.model import Problem, check_distribution, check_transition, problem_of, refuse_impossible
 
 __all__ = [
     "backward_messages",
@@ -95,21 +95,21 @@ def _filter_wide(
     k = transition.shape[0]
     messages = np.empty((2, k))
     for sequence in range(starts.size - 1):
-        current, mass, lifts = 0, 1.0, 0
+        row, mass, lifts = 0, 1.0, 0
         for j in range(k):
-            messages[current, j] = initial[sequence, j]
+            messages[row, j] = initial[sequence, j]
         for t in range(starts[sequence], starts[sequence + 1]):
-            mass, new_lifts = lift_row(messages, current, condition_on(messages, current, likelihoods, symbols[t]))
+            mass, new_lifts = lift_row(messages, row, condition_on(messages, row, likelihoods, symbols[t]))
             lifts += new_lifts
             if mass == 0.0:
                 return int(t)
             if not is_smoother:
                 for j in range(k):
-                    beliefs[t, j] = messages[current, j] / mass
-            elif not _normalise_product(beliefs, t, messages, current):
+                    beliefs[t, j] = messages[row, j] / mass
+            elif not _normalise_product(beliefs, t, messages, row):
                 return int(t)
-            _predict_row(messages, current, 1 - current, transition)
-            current = 1 - current
+            _predict_row(messages, row, 1 - row, transition)
+            row = 1 - row
         log_likelihoods[sequence] = np.log(mass) - lifts * _LOG_LIFT
     return -1
 
@@ -136,7 +136,7 @@ def filter_beliefs(
     *,
     lengths: ArrayLike | None = None,
 ) -> Filtered:
-    """Filter one or many sequences of symbols: beliefs (n, k) and log-likelihoods (sequences,), in nats.
+    """Return the filtered beliefs (n, k) and log-likelihoods (sequences,), in nats, of sequences of symbols.
 
     Args:
         symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
@@ -150,11 +150,11 @@ def filter_beliefs(
 
     Source: the forward recursion (Rabiner 1989, section III), rescaled by powers of two only.
     """
-    return run_filter(pose(symbols, initial, transition, emission, lengths))
+    return run_filter(problem_of(symbols, initial, transition, emission, lengths))
 
 
 def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
-    """Predict beliefs (..., k) over unobserved ticks; ValueError for bad shapes or distributions, or negative ticks."""
+    """Predict beliefs (..., k) after unobserved ticks; ValueError for bad shapes or distributions, or ticks below 0."""
     matrix = check_transition(transition)
     distribution = check_distribution(belief, "belief", matrix.shape[0])
     if ticks < 0:
@@ -219,7 +219,7 @@ def _store_messages(
 def _combine_middle(
     inputs: _Inputs, middle_tick: int, last_tick: int, a: Message, b: Message, messages: Floats
 ) -> tuple[bool, Message, Message]:  # fmt: skip
-    """Store the posterior of the tick where both messages meet. Return if it is above 0, and the next messages."""
+    """Store the posterior of the tick where both messages meet; return whether it is above 0, and the next messages."""
     store(messages, middle_tick, a)
     is_possible = combine(messages, middle_tick, b)
     a = predict_and_condition(a, inputs.forward, inputs.symbols, min(middle_tick + 1, last_tick))
@@ -269,17 +269,17 @@ def _backward_wide(symbols: Ints, starts: Ints, likelihoods: Floats, backward: F
     k = likelihoods.shape[1]
     message_rows = np.empty((2, k))
     for sequence in range(starts.size - 1):
-        current = 0
+        row = 0
         for j in range(k):
-            message_rows[current, j] = 1.0
+            message_rows[row, j] = 1.0
         for t in range(starts[sequence + 1] - 1, starts[sequence] - 1, -1):
             for j in range(k):
-                messages[t, j] = message_rows[current, j]
+                messages[t, j] = message_rows[row, j]
             if not normalise_row(messages, t):
                 return int(t)
-            lift_row(message_rows, current, condition_on(message_rows, current, likelihoods, symbols[t]))
-            _predict_row(message_rows, current, 1 - current, backward)
-            current = 1 - current
+            lift_row(message_rows, row, condition_on(message_rows, row, likelihoods, symbols[t]))
+            _predict_row(message_rows, row, 1 - row, backward)
+            row = 1 - row
     return -1
 
 
@@ -291,7 +291,7 @@ def backward_messages(symbols: ArrayLike, transition: ArrayLike, emission: Array
     Source: the backward recursion (Rabiner 1989, section III).
     """
     k = np.shape(transition)[0] if np.ndim(transition) else 0
-    problem = pose(symbols, np.full(max(k, 1), 1.0 / max(k, 1)), transition, emission, None)
+    problem = problem_of(symbols, np.full(max(k, 1), 1.0 / max(k, 1)), transition, emission, None)
     messages = np.empty((problem.symbols.size, k))
     bad_tick = _backward_wide(*problem[:2], problem.likelihoods, np.ascontiguousarray(problem.transition.T), messages)
     refuse_impossible(bad_tick)
@@ -306,13 +306,13 @@ def posterior_marginals(
     *,
     lengths: ArrayLike | None = None,
 ) -> Floats:
-    """Smooth one or many sequences: (n, k), row t = Pr(X_t | all symbols of its sequence).
+    """Return the smoothed beliefs (n, k) of sequences: row t = Pr(X_t | all symbols of its sequence).
 
     Arguments and errors are as for `filter_beliefs`.
 
     Source: the forward-backward recursions (Rabiner 1989, section III), from both ends at once.
     """
-    problem = pose(symbols, initial, transition, emission, lengths)
+    problem = problem_of(symbols, initial, transition, emission, lengths)
     k = problem.transition.shape[0]
     marginals = np.empty((problem.symbols.size, k))
     if _fits_registers(k):
@@ -355,14 +355,14 @@ def _look_ahead_wide(
     for sequence in range(starts.size - 1):
         end = starts[sequence + 1]
         for t in range(starts[sequence], end):
-            current = 0
+            row = 0
             for j in range(k):
-                messages[current, j] = 1.0
+                messages[row, j] = 1.0
             for later_tick in range(min(t + lag, end - 1), t, -1):
-                lift_row(messages, current, condition_on(messages, current, likelihoods, symbols[later_tick]))
-                _predict_row(messages, current, 1 - current, backward)
-                current = 1 - current
-            if not _normalise_product(marginals, t, messages, current):
+                lift_row(messages, row, condition_on(messages, row, likelihoods, symbols[later_tick]))
+                _predict_row(messages, row, 1 - row, backward)
+                row = 1 - row
+            if not _normalise_product(marginals, t, messages, row):
                 return int(t)
     return -1
 
@@ -370,7 +370,7 @@ def _look_ahead_wide(
 def fixed_lag_marginals(
     symbols: ArrayLike, initial: ArrayLike, transition: ArrayLike, emission: ArrayLike, lag: int
 ) -> Floats:
-    """Smooth every tick with the symbols up to `lag` >= 0 ticks after it, exactly, in O(n lag k^2).
+    """Return the beliefs (n, k) of every tick given symbols up to `lag` >= 0 ticks later, exactly, in O(n lag k^2).
 
     Row t of the result (n, k) is Pr(X_t | symbols up to t + lag); the last ticks use all symbols after them.
     Arguments and errors are as for `filter_beliefs`. In the middle of a stream, `initial` is the distribution of the
@@ -378,7 +378,7 @@ def fixed_lag_marginals(
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
-    problem = pose(symbols, initial, transition, emission, None)
+    problem = problem_of(symbols, initial, transition, emission, None)
     k = problem.transition.shape[0]
     marginals = run_filter(problem).beliefs
     bounded_lag = min(lag, problem.symbols.size)
@@ -392,7 +392,7 @@ def fixed_lag_marginals(
 
 
 def _fits_registers(states: int) -> bool:
-    """Return True if a message over this many states is a tuple."""
+    """Return True if kernels hold a message over `states` states in a tuple."""
     return 2 <= states <= 4
 
 
@@ -411,7 +411,7 @@ def _predict_row(messages: Floats, source: int, target: int, matrix: Floats) -> 
 
 @part
 def _normalise_product(marginals: Floats, t: int, messages: Floats, row: int) -> bool:
-    """Multiply row t of `marginals` (n, k) by a row of `messages` and normalise. Return False if the product is 0."""
+    """Multiply row t of `marginals` (n, k) by a row of `messages`, to sum 1; return False if the product is 0."""
     condition_on(marginals, t, messages, row)
     return normalise_row(marginals, t)
 
@@ -428,24 +428,24 @@ def _decode(
         start, end = starts[sequence], starts[sequence + 1]
         if start == end:
             continue
-        current = 0
+        row = 0
         for j in range(k):
-            score[current, j] = initial[sequence, j] + likelihoods[symbols[start], j]
+            score[row, j] = initial[sequence, j] + likelihoods[symbols[start], j]
         for t in range(start + 1, end):
             for j in range(k):
-                best_score, best_state = score[current, 0] + transition[0, j], 0
+                best_score, best_state = score[row, 0] + transition[0, j], 0
                 for i in range(1, k):
-                    candidate = score[current, i] + transition[i, j]
+                    candidate = score[row, i] + transition[i, j]
                     if candidate > best_score:  # strictly: of equals, the lowest state
                         best_score, best_state = candidate, i
-                score[1 - current, j] = best_score + likelihoods[symbols[t], j]
+                score[1 - row, j] = best_score + likelihoods[symbols[t], j]
                 previous_states[t, j] = best_state
-            current = 1 - current
+            row = 1 - row
         state = 0
         for j in range(1, k):
-            if score[current, j] > score[current, state]:
+            if score[row, j] > score[row, state]:
                 state = j
-        if score[current, state] == -np.inf:
+        if score[row, state] == -np.inf:
             return int(start)
         states[end - 1] = state
         for t in range(end - 1, start, -1):
@@ -462,13 +462,13 @@ def viterbi(
     *,
     lengths: ArrayLike | None = None,
 ) -> Ints:
-    """Return the most probable state paths (n,) of sequences, with the lowest of equally good states at each choice.
+    """Return the most probable state paths (n,) of sequences; of equally good states the lowest is chosen.
 
     Arguments and errors are as for `filter_beliefs`.
 
     Source: the Viterbi recursion (Rabiner 1989, section III.B), in logarithms.
     """
-    problem = pose(symbols, initial, transition, emission, lengths)
+    problem = problem_of(symbols, initial, transition, emission, lengths)
     k = problem.transition.shape[0]
     n = problem.symbols.size
     with np.errstate(divide="ignore"):

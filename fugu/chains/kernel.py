@@ -29,7 +29,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from numba.core.types import unliteral
 
-__all__ = ["compile_beside", "kernel", "part"]
+__all__ = ["compile_in_background", "kernel", "part"]
 
 
 _MOST_PLAIN = 1 << 14
@@ -52,14 +52,14 @@ def kernel(function: AnyFunction) -> AnyFunction:
 
 
 def part(function: AnyFunction) -> AnyFunction:
-    """Compile a function that only kernels call, without a wrapper for Python, which takes as long as a small kernel.
+    """Compile a function that only kernels call, without a wrapper for Python, whose compilation takes long.
 
     A call from Python raises TypeError, unless compilation is off.
     """
     compiled_function = _jit(function, {"no_cpython_wrapper": True})
     if isinstance(compiled_function, Dispatcher):
 
-        def refuse(*_args: Any, **_global_names: Any) -> None:
+        def refuse(*_args: Any, **_names: Any) -> None:
             raise TypeError(f"{function.__name__} is a part of kernels; call one of these, or its `py_func`")
 
         dispatcher: Any = compiled_function
@@ -89,8 +89,8 @@ def _jit(function: AnyFunction, options: dict[str, bool]) -> AnyFunction:
     return cast(AnyFunction, compiled_function)
 
 
-def compile_beside(submit: Callable[[Callable[[], bool]], object] | None) -> None:
-    """From now on run uncompiled kernels as plain Python functions, unless an array is large.
+def compile_in_background(submit: Callable[[Callable[[], bool]], object] | None) -> None:
+    """Run kernels that are not compiled yet as plain Python functions from now on, unless an array is large.
 
     `submit` gets a function that compiles the kernel, to be called elsewhere, once for each kernel and types. That
     function returns True if the kernel was not on the disk. With `None`, calls wait for the compilation again.
@@ -100,43 +100,43 @@ def compile_beside(submit: Callable[[Callable[[], bool]], object] | None) -> Non
     _submitted.clear()
 
 
-def _compile(compiled: Any, *args: Any, **names: Any) -> Callable[..., Any]:
+def _compile(dispatcher: Any, *args: Any, **names: Any) -> Callable[..., Any]:
     """Return the function that runs a call with new types: compiled, or plain while `_submit` compiles it."""
     if _submit is None or any(getattr(array, "size", 0) > _MOST_PLAIN for array in args):
-        return cast(Callable[..., Any], cast(Any, Dispatcher)._compile_for_args(compiled, *args, **names))
-    types = tuple(compiled.typeof_pyval(array) for array in args)
-    if (id(compiled), types) not in _submitted:
-        _submitted.add((id(compiled), types))
-        _submit(partial(_compile_types, compiled, types))
-    return _plain_function(compiled)
+        return cast(Callable[..., Any], cast(Any, Dispatcher)._compile_for_args(dispatcher, *args, **names))
+    types = tuple(dispatcher.typeof_pyval(array) for array in args)
+    if (id(dispatcher), types) not in _submitted:
+        _submitted.add((id(dispatcher), types))
+        _submit(partial(_compile_types, dispatcher, types))
+    return _plain_function(dispatcher)
 
 
-def _compile_types(compiled: Any, types: Any) -> bool:
-    compiled.compile(types)
-    return types in compiled.stats.cache_misses
+def _compile_types(dispatcher: Any, types: Any) -> bool:
+    dispatcher.compile(types)
+    return types in dispatcher.stats.cache_misses
 
 
 @cache
-def _plain_function(compiled: Any) -> Callable[..., Any]:
-    """Return the plain Python function of a kernel; the kernels that it calls are plain, too."""
-    function = compiled.py_func
-    namespace = dict(function.__globals__)
-    for name in _global_names(function.__code__) & namespace.keys():
-        if isinstance(namespace[name], Dispatcher):
-            namespace[name] = _plain_function(namespace[name])
-    return FunctionType(function.__code__, namespace, function.__name__)
+def _plain_function(dispatcher: Any) -> Callable[..., Any]:
+    """Return a kernel as a plain Python function, which calls plain functions, too."""
+    function = dispatcher.py_func
+    global_values = dict(function.__globals__)
+    for name in _global_names(function.__code__) & global_values.keys():
+        if isinstance(global_values[name], Dispatcher):
+            global_values[name] = _plain_function(global_values[name])
+    return FunctionType(function.__code__, global_values, function.__name__)
 
 
 def _digest(function: Callable[..., Any], options: dict[str, bool]) -> str:
-    """Return a digest of a function's source, its options, and every kernel and constant that it names.
+    """Return a digest of a function's source and options, and of the kernels and constants that its source names.
 
     Options count, as a call of a kernel that was stored without a wrapper would end the process. Raises TypeError if
     the function uses a module of this package.
     """
     digested_texts = [inspect.getsource(function), repr(options)]
-    namespace = function.__globals__
+    global_values = function.__globals__
     for name in sorted(_global_names(function.__code__)):
-        global_value = namespace.get(name)
+        global_value = global_values.get(name)
         if isinstance(global_value, ModuleType) and global_value.__name__.startswith(__name__.partition(".")[0]):
             raise TypeError(f"kernel {function.__name__} reaches into module {name}: import what it uses by name")
         if id(global_value) in _digests:
@@ -149,17 +149,17 @@ def _digest(function: Callable[..., Any], options: dict[str, bool]) -> str:
 
 
 def _global_names(code: CodeType) -> set[str]:
-    """Return every global name in the code of a function, and of functions inside it."""
-    return set(code.co_names).union(*(_global_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+    """Return every global name in the code of a function and of its inner functions."""
+    return set(code.co_names).union(*(_global_names(const) for const in code.co_consts if isinstance(const, CodeType)))
 
 
-def _set_up_cache(compiled: Any) -> None:
-    """Give the cache files that this process writes names that no other process uses, and survive faults of the disk.
+def _set_up_cache(compiled_function: Any) -> None:
+    """Set up a kernel's cache files: no other process uses their names, and faults of the disk are survived.
 
     A kernel that cannot be stored, as on a full disk, runs nevertheless; the next process compiles it again.
     """
-    if isinstance(compiled, Dispatcher):  # else nothing is compiled
-        kernel_cache: Any = cast(Any, compiled)._cache  # what numba's types do not name
+    if isinstance(compiled_function, Dispatcher):  # else nothing is compiled
+        kernel_cache: Any = cast(Any, compiled_function)._cache  # what numba's types do not name
         kernel_cache._cache_file._data_name_pattern = f"{secrets.token_hex(8)}.{{number:d}}.nbc"
         kernel_cache._guard_against_spurious_io_errors = partial(_survive_faults, kernel_cache)
 
@@ -178,7 +178,7 @@ def _survive_faults(kernel_cache: Any) -> Iterator[None]:
 
 @contextmanager
 def _cached_under(digest: str, source: Path) -> Iterator[None]:
-    """Let numba cache what is compiled in this context in a folder of this digest."""
+    """Let numba cache kernels that this context compiles in a folder of this digest."""
     numba_config: Any = numba.config
     previous_folder = numba_config.CACHE_DIR
     source_cache = source.parent / "__pycache__"

@@ -11,13 +11,13 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.chains.inference import run_filter
 from fugu.chains.kernel import kernel
 from fugu.chains.messages import LIFT, TINY, condition_on, lift_row
-from fugu.chains.model import Problem, check_distribution, check_emission, check_transition, pose
+from fugu.chains.model import Problem, check_distribution, check_emission, check_transition, problem_of
 
 __all__ = ["ExpectedCounts", "LearnedChain", "baum_welch", "expectations"]
 
 
 class LearnedChain(NamedTuple):
-    """A fitted chain; `log_likelihoods` (iterations,) are of all iterations, in nats; the last is this chain's."""
+    """A fitted chain; `log_likelihoods` (iterations,) are those of each iteration, in nats, the last of this chain."""
 
     transition: Floats
     initial: Floats
@@ -100,20 +100,20 @@ def _expect(
 
 
 def expectations(problem: Problem) -> ExpectedCounts:
-    """Make one E step of expectation maximisation: return the expected states and moves of sequences under a chain."""
-    filtered = run_filter(problem)
+    """Return the expected first states and moves of sequences under a chain: the E step of expectation maximisation."""
+    filter_result = run_filter(problem)
     k = problem.transition.shape[0]
     first_states, moves = np.zeros(k), np.zeros((k, k))
     expect_kernel = _expect_two if k == 2 else _expect
     symbols, starts, _, transition, likelihoods = problem
-    expect_kernel(symbols, starts, filtered.beliefs, transition, likelihoods, first_states, moves)
-    return ExpectedCounts(filtered.log_likelihood, first_states, moves)
+    expect_kernel(symbols, starts, filter_result.beliefs, transition, likelihoods, first_states, moves)
+    return ExpectedCounts(filter_result.log_likelihood, first_states, moves)
 
 
-def _normalised(counts: Floats, fallback: Floats) -> Floats:
-    """Scale expected counts (..., k) to distributions; a row of zeros becomes its `fallback`."""
-    sums = counts.sum(axis=-1, keepdims=True)
-    return np.where(sums > 0.0, counts / np.where(sums > 0.0, sums, 1.0), fallback)
+def _normalise_rows(counts: Floats, fallback: Floats) -> Floats:
+    """Scale rows of counts (..., k) to distributions; a row of zeros becomes that of `fallback`."""
+    row_sums = counts.sum(axis=-1, keepdims=True)
+    return np.where(row_sums > 0.0, counts / np.where(row_sums > 0.0, row_sums, 1.0), fallback)
 
 
 def baum_welch(
@@ -140,12 +140,12 @@ def baum_welch(
     Source: Baum, Petrie, Soules, Weiss 1970; Rabiner 1989, section III.C.
     """
     k = check_distribution(emission, "emission").shape[0]
-    table = check_emission(emission, k)
+    emission_table = check_emission(emission, k)
     initial_guess = np.full(k, 1.0 / k) if initial is None else check_distribution(initial, "initial", k)
     chain_guess = check_transition(transition)
     if initial_guess.ndim != 1 or chain_guess.shape != (k, k):
         raise ValueError(f"initial and transition must be ({k},) and ({k}, {k}), like the {k} emission rows")
-    problem = pose(symbols, initial_guess, chain_guess, table, lengths)
+    problem = problem_of(symbols, initial_guess, chain_guess, emission_table, lengths)
     if problem.symbols.size == 0:
         raise ValueError("cannot learn from no symbols at all")
     log_likelihoods: list[float] = []
@@ -155,8 +155,8 @@ def baum_welch(
         log_likelihoods.append(log_likelihood)
         if gain < tolerance * problem.symbols.size or len(log_likelihoods) > iterations:
             break
-        initial_guess = _normalised(expected_first, initial_guess)
-        chain_guess = _normalised(expected_moves, chain_guess)
+        initial_guess = _normalise_rows(expected_first, initial_guess)
+        chain_guess = _normalise_rows(expected_moves, chain_guess)
         problem = problem._replace(
             initial=np.array(np.broadcast_to(initial_guess, problem.initial.shape), order="C"), transition=chain_guess
         )

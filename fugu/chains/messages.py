@@ -38,10 +38,10 @@ LIFT = 2.0**100
 
 
 @part
-def _load(messages: Floats, t: int, like: Message) -> Message:
-    if len(like) == 2:
+def _load(messages: Floats, t: int, like_message: Message) -> Message:
+    if len(like_message) == 2:
         return messages[t, 0], messages[t, 1]
-    if len(like) == 3:
+    if len(like_message) == 3:
         return messages[t, 0], messages[t, 1], messages[t, 2]
     return messages[t, 0], messages[t, 1], messages[t, 2], messages[t, 3]
 
@@ -92,7 +92,7 @@ def _times_column(a: Message, table: Floats, z: int, y: int) -> float:
 
 @part
 def predict_and_condition(a: Message, table: Floats, symbols: Ints, t: int) -> Message:
-    """Predict and condition at once: return the row vector `a` times the matrix of tick t's symbol, not normalised.
+    """Return message `a` of the next tick: times the matrix of tick t's symbol, not normalised.
 
     `table` (m + 1, k, k) has a matrix for each symbol, that of an unobserved tick (symbol -1) first.
     """
@@ -110,14 +110,16 @@ def predict_and_condition(a: Message, table: Floats, symbols: Ints, t: int) -> M
 
 
 @part
-def begin(initial: Floats, sequence: int, likelihoods: Floats, z: int, unit: Message) -> Message:
-    """Return a sequence's first message: row `sequence` of `initial`, times a symbol's `likelihoods[z]`."""
-    return _product(_load(initial, sequence, unit), _load(likelihoods, z if z >= 0 else likelihoods.shape[0] - 1, unit))
+def begin(initial: Floats, sequence: int, likelihoods: Floats, symbol: int, unit: Message) -> Message:
+    """Return a sequence's first message: its row of `initial` times the likelihoods of its first symbol."""
+    return _product(
+        _load(initial, sequence, unit), _load(likelihoods, symbol if symbol >= 0 else likelihoods.shape[0] - 1, unit)
+    )
 
 
 @part
 def lift(message: Message) -> tuple[Message, float, int]:
-    """Return a message times 2^(100 j), its sum (zero only for impossible evidence), and j, 0 if it is not tiny."""
+    """Return a message times 2^(100 j), its sum, and j, which is 0 unless the message is tiny."""
     mass = _total(message)
     lifts = 0
     while 0.0 < mass < TINY:
@@ -128,22 +130,22 @@ def lift(message: Message) -> tuple[Message, float, int]:
 
 
 @part
-def combine(messages: Floats, t: int, a: Message) -> bool:
-    """Turn row t of `messages` (n, k), a message from the other side, into a posterior; return False if that is 0."""
-    b = _product(a, _load(messages, t, a))
-    mass = _total(b)
+def combine(messages: Floats, t: int, other_message: Message) -> bool:
+    """Turn row t of `messages` (n, k) into a posterior by the message of the other side; return False if that is 0."""
+    posterior = _product(other_message, _load(messages, t, other_message))
+    mass = _total(posterior)
     if not mass > 0.0:
         return False
-    store(messages, t, scale(b, 1.0 / mass))
+    store(messages, t, scale(posterior, 1.0 / mass))
     return True
 
 
 @part
-def condition_on(messages: Floats, row: int, likelihoods: Floats, z: int) -> float:
-    """Multiply a row of `messages` (rows, k) by a symbol's `likelihoods[z]` (k,), and return its sum."""
+def condition_on(messages: Floats, row: int, likelihoods: Floats, symbol: int) -> float:
+    """Multiply a row of `messages` (rows, k) by a symbol's row of `likelihoods`, and return its sum."""
     mass = 0.0
     for j in range(messages.shape[1]):
-        messages[row, j] *= likelihoods[z, j]
+        messages[row, j] *= likelihoods[symbol, j]
         mass += messages[row, j]
     return mass
 
@@ -163,7 +165,7 @@ def normalise_row(distributions: Floats, row: int) -> bool:
 
 @part
 def lift_row(messages: Floats, row: int, mass: float) -> tuple[float, int]:
-    """Multiply a row of `messages` (rows, k) by 2^(100 j) if its sum `mass` is tiny. Return the sum, and j."""
+    """Multiply a row of `messages` (rows, k) by 2^(100 j) if its sum `mass` is tiny; return the new sum, and j."""
     lifts = 0
     while 0.0 < mass < TINY:
         for j in range(messages.shape[1]):

@@ -19,7 +19,7 @@ __all__ = [
     "check_emission",
     "check_transition",
     "likelihood_rows",
-    "pose",
+    "problem_of",
     "refuse_impossible",
     "simulate",
     "stationary_distribution",
@@ -82,46 +82,46 @@ def check_emission(emission: ArrayLike, states: int) -> Floats:
     return table
 
 
-def check_symbols(symbols: ArrayLike, alphabet: int) -> Ints:
+def check_symbols(symbols: ArrayLike, symbol_count: int) -> Ints:
     """Check symbols in -1..m-1, -1 for an unobserved tick; return a C-contiguous int64 array (n,), or ValueError."""
     array = np.asarray(symbols)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(f"symbols must be a vector of integers, not {array.dtype} of shape {array.shape}")
     stream = np.ascontiguousarray(array, dtype=np.int64)
-    if stream.size and (stream.min() < -1 or stream.max() >= alphabet):
-        raise ValueError(f"symbols reach from {stream.min()} to {stream.max()}; allowed: -1..{alphabet - 1}")
+    if stream.size and (stream.min() < -1 or stream.max() >= symbol_count):
+        raise ValueError(f"symbols reach from {stream.min()} to {stream.max()}; allowed: -1..{symbol_count - 1}")
     return stream
 
 
-def pose(
+def problem_of(
     symbols: ArrayLike, initial: ArrayLike, transition: ArrayLike, emission: ArrayLike, lengths: ArrayLike | None
 ) -> Problem:
-    """Check the arguments of `filter_beliefs`, and return the input of kernels. ValueError if one is wrong."""
+    """Return the checked arguments of `filter_beliefs` as kernels take them. ValueError if one is wrong."""
     matrix = check_transition(transition)
     k = matrix.shape[0]
     table = check_emission(emission, k)
     stream = check_symbols(symbols, table.shape[1])
-    sizes = np.array([stream.size]) if lengths is None else np.asarray(lengths)
-    if sizes.ndim != 1 or (sizes.size and (sizes.dtype.kind not in "iu" or sizes.min() < 0)):
+    tick_counts = np.array([stream.size]) if lengths is None else np.asarray(lengths)
+    if tick_counts.ndim != 1 or (tick_counts.size and (tick_counts.dtype.kind not in "iu" or tick_counts.min() < 0)):
         raise ValueError("lengths must be a vector of counts")
-    if int(sizes.sum()) != stream.size:
-        raise ValueError(f"lengths sum to {int(sizes.sum())}, but there are {stream.size} symbols")
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    if int(tick_counts.sum()) != stream.size:
+        raise ValueError(f"lengths sum to {int(tick_counts.sum())}, but there are {stream.size} symbols")
+    starts = np.concatenate([[0], np.cumsum(tick_counts)]).astype(np.int64)
     initial_rows = check_distribution(initial, "initial", k)
-    if initial_rows.ndim > 2 or (initial_rows.ndim == 2 and initial_rows.shape[0] != sizes.size):
-        raise ValueError(f"initial has shape {initial_rows.shape}; it must be ({k},) or ({sizes.size}, {k})")
+    if initial_rows.ndim > 2 or (initial_rows.ndim == 2 and initial_rows.shape[0] != tick_counts.size):
+        raise ValueError(f"initial has shape {initial_rows.shape}; it must be ({k},) or ({tick_counts.size}, {k})")
     # a copy, as kernels compile again for read-only arrays
-    initial_rows = np.array(np.broadcast_to(initial_rows, (sizes.size, k)), order="C")
+    initial_rows = np.array(np.broadcast_to(initial_rows, (tick_counts.size, k)), order="C")
     return Problem(stream, starts, initial_rows, matrix, likelihood_rows(table))
 
 
 def likelihood_rows(emission: Floats) -> Floats:
-    """Return (m + 1, k) likelihoods of the states for each symbol; the last row, index -1, is all ones."""
+    """Return the likelihoods (m + 1, k) of the states for each symbol; the last row, index -1, is all ones."""
     return np.ascontiguousarray(np.vstack([emission.T, np.ones((1, emission.shape[0]))]))
 
 
 def refuse_impossible(tick: int) -> None:
-    """Raise ValueError if a kernel has returned the position of evidence of probability zero, and not -1."""
+    """Raise ValueError if `tick`, which a kernel returned, is a position of impossible evidence and not -1."""
     if tick >= 0:
         raise ValueError(
             f"the symbols have probability zero under this chain and emission table (noticed at position {tick}); "
@@ -130,12 +130,12 @@ def refuse_impossible(tick: int) -> None:
 
 
 def stationary_distribution(transition: ArrayLike) -> Floats:
-    """Return the distribution pi (k,) with pi P = pi, each entry with a small relative error, 0 for transient states.
+    """Return the distribution pi (k,) with pi P = pi: small relative errors, and 0 for transient states.
 
     Raises ValueError if there are several such distributions, or an entry is too small for a float.
     """
     matrix = check_transition(transition)
-    closed_states = _closed_class(matrix)
+    closed_states = _recurrent_states(matrix)
     distribution = np.zeros(len(matrix))
     distribution[closed_states] = _eliminate_states(matrix[np.ix_(closed_states, closed_states)].copy())
     if not np.all(distribution[closed_states] >= _TINY):
@@ -143,8 +143,8 @@ def stationary_distribution(transition: ArrayLike) -> Floats:
     return distribution
 
 
-def _closed_class(transition: Floats) -> Ints:
-    """Return the states that the chain finally reaches and never leaves, by reachability; ValueError if ambiguous."""
+def _recurrent_states(transition: Floats) -> Ints:
+    """Return the states of the only class that the chain never leaves; ValueError if there are several classes."""
     is_reachable = np.eye(len(transition), dtype=np.bool_) | (transition > 0.0)
     for _ in range(len(transition).bit_length()):
         is_reachable = (is_reachable.astype(np.float32) @ is_reachable.astype(np.float32)) > 0.0
@@ -178,10 +178,10 @@ class Simulated(NamedTuple):
 
 
 @part
-def _draw(thresholds: Floats, row: int, uniform: float) -> int:
-    """Return the first column of a row of cumulative `thresholds` (rows, columns) that exceeds a number in [0, 1)."""
+def _draw(thresholds: Floats, row: int, number: float) -> int:
+    """Return the first column whose threshold in a row of `thresholds` (rows, columns) exceeds a number in [0, 1)."""
     column = 0
-    while uniform >= thresholds[row, column]:
+    while number >= thresholds[row, column]:
         column += 1
     return column
 
@@ -196,9 +196,9 @@ def _walk(initial: Floats, transition: Floats, emission: Floats, uniforms: Float
 
 
 def _thresholds(distributions: Floats) -> Floats:
-    """Return cumulative distributions (rows, columns) that end in exactly 1, so that every draw finds a column."""
-    sums = np.cumsum(distributions, axis=-1)
-    return np.ascontiguousarray(sums / sums[..., -1:])
+    """Return cumulative distributions (rows, columns), which end in exactly 1 so that every draw finds a column."""
+    cumulative_sums = np.cumsum(distributions, axis=-1)
+    return np.ascontiguousarray(cumulative_sums / cumulative_sums[..., -1:])
 
 
 def simulate(

@@ -65,7 +65,7 @@ class Tracking(NamedTuple):
 
 
 def follow(distribution: Floats, moves: Moves, kinds: Ints, likelihoods: Sequence[Floats | None]) -> Tracking:
-    """Filter n >= 1 consecutive ticks: the forward pass; `None` is a tick without a release.
+    """Filter n >= 1 consecutive ticks, the forward pass; likelihoods of `None` stand for a tick without a release.
 
     The `distribution` (N,) is that of the first tick, given everything before; `kinds` (n - 1,) says which of the moves
     leads to each next tick. Raises ValueError for bad shapes, or if no state is possible at some tick.
@@ -77,8 +77,8 @@ def follow(distribution: Floats, moves: Moves, kinds: Ints, likelihoods: Sequenc
     evidence, beliefs, log_likelihoods = np.ones((ticks, states)), np.empty((ticks, states)), np.zeros(ticks)
     if is_released.any():
         evidence[is_released] = np.array([likelihood for likelihood in likelihoods if likelihood is not None])
-    start = np.ascontiguousarray(distribution, dtype=np.float64)
-    if (bad_tick := _filter(start, moves, kinds, is_released, evidence, beliefs, log_likelihoods)) >= 0:
+    first_distribution = np.ascontiguousarray(distribution, dtype=np.float64)
+    if (bad_tick := _filter(first_distribution, moves, kinds, is_released, evidence, beliefs, log_likelihoods)) >= 0:
         raise ValueError(f"no state is possible at tick {bad_tick}")
     return Tracking(beliefs, log_likelihoods, evidence)
 
@@ -99,19 +99,19 @@ def fixed_lag(forward: Tracking, moves: Moves, kinds: Ints, lag: int, ticks: sli
 
 
 def smooth_stream(distribution: Floats, transition: Floats, likelihoods: Sequence[Floats | None], lag: int) -> Floats:
-    """Return the fixed-lag distributions (n, N) of a stream with one transition and `distribution` (N,) at first."""
+    """Return a stream's fixed-lag distributions (n, N), with one transition and a first `distribution` (N,)."""
     moves, kinds = moves_of([transition]), np.zeros(len(likelihoods) - 1, dtype=np.int64)
     return fixed_lag(follow(distribution, moves, kinds, likelihoods), moves, kinds, lag)
 
 
 def reachable(is_possible: Bools, transition: ArrayLike) -> Bools:
-    """Return the states (N,) that can follow one of the possible states (N,): those with a transition above 0."""
+    """Return which states (N,) can follow one of the possible states (N,), by transitions above 0."""
     return np.asarray((np.asarray(transition)[is_possible] > 0).any(axis=0))
 
 
 @part
 def _condition(message: Floats, likelihoods: Floats) -> float:
-    """Multiply a message (N,) by likelihoods (N,) and scale it to sum 1. Return the sum before, times `_HIGH`."""
+    """Multiply a message (N,) by likelihoods (N,) and scale it to sum 1; return the product's sum, times `_HIGH`."""
     mass = 0.0
     for state in range(len(message)):
         message[state] *= _HIGH * likelihoods[state]
@@ -148,27 +148,27 @@ def _filter(
 
 @part
 def _predict(belief: Floats, moves: Moves, kind: int) -> Floats:
-    """Return a row (N,) times a transition."""
+    """Return the distribution (N,) of the next tick: a row times a transition."""
     next_belief: Floats = np.zeros(len(belief))
     if len(moves.dense) > 0:
         next_belief = np.dot(belief, moves.dense[kind])
     else:
         for state in range(len(belief)):
-            for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
-                next_belief[moves.columns[move]] += belief[state] * moves.weights[move]
+            for entry in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
+                next_belief[moves.columns[entry]] += belief[state] * moves.weights[entry]
     return next_belief
 
 
 @part
 def _predict_back(message: Floats, moves: Moves, kind: int) -> Floats:
-    """Return a transition times a column (N,)."""
+    """Return the message (N,) of the tick before: a transition times a column."""
     earlier_message: Floats = np.zeros(len(message))
     if len(moves.dense) > 0:
         earlier_message = np.dot(moves.dense[kind], message)
     else:
         for state in range(len(message)):
-            for move in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
-                earlier_message[state] += moves.weights[move] * message[moves.columns[move]]
+            for entry in range(moves.starts[kind, state], moves.starts[kind, state + 1]):
+                earlier_message[state] += moves.weights[entry] * message[moves.columns[entry]]
     return earlier_message
 
 
@@ -177,11 +177,11 @@ def _smooth(
     beliefs: Floats, evidence: Floats, moves: Moves, kinds: Ints, ticks: Ints, lag: int, smoothed: Floats
 ) -> bool:
     """Fill `smoothed` (n, N) with the distributions of chosen ticks. Return False if no state is possible."""
-    for slot in range(len(ticks)):
-        tick, message = ticks[slot], np.ones(beliefs.shape[1])
+    for index in range(len(ticks)):
+        tick, message = ticks[index], np.ones(beliefs.shape[1])
         for later_tick in range(min(tick + lag, len(kinds)), tick, -1):
             if not _condition(message, evidence[later_tick]) > 0.0:
                 return False
             message = _predict_back(message, moves, kinds[later_tick - 1])
-        smoothed[slot] = message if _condition(message, beliefs[tick]) > 0.0 else beliefs[tick]
+        smoothed[index] = message if _condition(message, beliefs[tick]) > 0.0 else beliefs[tick]
     return True

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from fugu.chains.kernel import compile_beside
+from fugu.chains.kernel import compile_in_background
 from fugu.contract.errors import cause
 from fugu.host.process import Notifier, Wake, at_stop_signals
 from gateway.config import GatewayConfig
@@ -99,11 +99,11 @@ class _Compiler:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "gateway-compiler")
         self._submitted = self._done = self._compiled = 0
-        compile_beside(self._submit)
+        compile_in_background(self._submit)
 
     def stop(self) -> None:
         """Start no further compilation. The process can end only when the current compilation has ended."""
-        compile_beside(lambda _compile: None)
+        compile_in_background(lambda _compile: None)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, compile_now: Callable[[], bool]) -> None:

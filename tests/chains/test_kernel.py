@@ -16,7 +16,7 @@ import pytest
 
 from fugu.chains import kernel as kernels
 from fugu.chains import messages
-from fugu.chains.kernel import compile_beside, kernel, part
+from fugu.chains.kernel import compile_in_background, kernel, part
 from fugu.chains.messages import lift, lift_row, scale
 from tests.support.compiling import go_alone
 
@@ -52,7 +52,7 @@ def _said(folder: Path, module: str) -> list[str]:
     if child == 0:
         try:
             go_alone()
-            compile_beside(None)  # a gateway in this process may have asked for it
+            compile_in_background(None)  # a gateway in this process may have asked for it
             sys.dont_write_bytecode = True
             sys.path.insert(0, str(folder))
             with (folder / "said").open("w") as output, redirect_stdout(output):
@@ -177,7 +177,7 @@ def test_until_a_kernel_is_compiled_beside_it_is_the_function_that_it_was_writte
     fresh: Any = kernel(getattr(lift, "py_func"))  # noqa: B009
     tiny, expected = (2.0**-250, 2.0**-260), ((2.0**-50, 2.0**-60), 2.0**-50 + 2.0**-60, 2)
     jobs: list[Callable[[], bool]] = []
-    compile_beside(jobs.append)
+    compile_in_background(jobs.append)
     try:
         assert [fresh(tiny), fresh(tiny)] == [expected] * 2
         assert (len(jobs), len(fresh.overloads)) == (1, 0), "asked for once, and waited for by nobody"
@@ -187,4 +187,4 @@ def test_until_a_kernel_is_compiled_beside_it_is_the_function_that_it_was_writte
         large(np.ones((2, kernels._MOST_PLAIN)), 0, 1.0)
         assert (len(large.overloads), jobs) == (1, []), "what would take long is compiled first"
     finally:
-        compile_beside(None)
+        compile_in_background(None)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from fugu.chains.kernel import compile_beside, kernel
+from fugu.chains.kernel import compile_in_background, kernel
 from gateway.estimates import beliefs, past, symbols
 from gateway.store import journal
 from gateway.store import symbols as stored
@@ -28,9 +28,9 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
             if isinstance(value, Dispatcher):
                 function: Any = value.py_func
                 monkeypatch.setattr(module, name, kernel(function))
-    compile_beside(jobs.append)
+    compile_in_background(jobs.append)
     yield jobs
-    compile_beside(None)
+    compile_in_background(None)
 
 
 def _served(folder: Path) -> tuple[list[bytes], dict[str, int]]:
