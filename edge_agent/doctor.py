@@ -306,7 +306,7 @@ def _check_broker(
     yield from checks.broker(
         *(plan.broker.address, outcome.step, outcome.problem),
         end_time=outcome.certificate_end,
-        writable=dict.fromkeys(writable_topics, True) if is_connected else outcome.writable,
+        writable=dict.fromkeys(writable_topics, True) if is_connected else outcome.writable_topics,
         now=time.time(),
     )
     if plan.managed is not None and outcome.retained_payloads is not None:

@@ -162,8 +162,8 @@ def time_marks(hours: float) -> Marks:
 
 def share_scale(shares: Iterable[float]) -> float:
     """The end of an axis of shares: the least of the usual ones that has room for all."""
-    largest = min(max(shares, default=0.0), 1.0)
-    return next(scale for scale in _SCALES if largest <= scale)
+    largest_share = min(max(shares, default=0.0), 1.0)
+    return next(scale for scale in _SCALES if largest_share <= scale)
 
 
 def share_shapes(
@@ -215,8 +215,8 @@ class Plot:
 
     def x(self, position: float) -> float:
         """The pixel of a position on the horizontal axis."""
-        first, last = self.lane.span
-        return LEFT + (position - first) / (last - first) * (self.right - LEFT)
+        begin, end = self.lane.span
+        return LEFT + (position - begin) / (end - begin) * (self.right - LEFT)
 
     def y(self, value: float) -> float:
         """The pixel of a value on the vertical axis, clamped to the lane."""
@@ -239,8 +239,8 @@ class Plot:
                     for index, (a, low, high) in enumerate(shape.points)
                 )
             case "band":
-                ends = [(x(a), y(high)) for a, _, high in shape.points], [(x(a), y(low)) for a, low, _ in shape.points]
-                return f"M{_points([*ends[0], *ends[1][::-1]])}Z" if shape.points else ""
+                edges = [(x(a), y(high)) for a, _, high in shape.points], [(x(a), y(low)) for a, low, _ in shape.points]
+                return f"M{_points([*edges[0], *edges[1][::-1]])}Z" if shape.points else ""
             case "bars":
                 return "".join(
                     f"M{_points([(x(a), y(low)), (x(a), y(high)), (x(b), y(high)), (x(b), y(low))])}Z"

@@ -107,8 +107,8 @@ def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
                     f"what answers at {path} is a process of account {account}, and is not believed: end it, remove "
                     "the socket, and start the gateway or agent again"
                 )
-            while received := connection.recv(1 << 16):
-                answer_bytes += received
+            while chunk := connection.recv(1 << 16):
+                answer_bytes += chunk
     except (OSError, AttributeError):
         return None
     return answer_bytes.decode(errors="replace")

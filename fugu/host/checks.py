@@ -223,7 +223,7 @@ def unit(name: str, show_unit: Callable[[str], str] | None = None) -> Findings:
 
 
 def versions(requirements: Iterable[str] | None = None) -> Findings:
-    """Name Python's version, and check libraries against `requirements` (`name>=1.2,<3`), by default this program's."""
+    """Check the versions of Python and of libraries; `requirements` (`name>=1.2,<3`) are by default this program's."""
     yield Finding("Python", "ok", ".".join(map(str, sys.version_info[:3])))
     if requirements is None:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

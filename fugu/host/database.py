@@ -68,14 +68,14 @@ class FileKind(NamedTuple):
     """A kind of database file: its name, its `application_id`, and what to do about a damaged file."""
 
     name: str
-    application: int
+    application_id: int
     remedy: str
 
-    def problem(self, name: str, application: int, version: int, table_count: int) -> str:
+    def problem(self, name: str, application_id: int, version: int, table_count: int) -> str:
         """Return why a file cannot be used, in a line; "" for a file of this kind and version, or an empty file."""
-        if (application, version) == (self.application, FORMAT) or not (application or version or table_count):
+        if (application_id, version) == (self.application_id, FORMAT) or not (application_id or version or table_count):
             return ""
-        if application not in (0, self.application) or not version:
+        if application_id not in (0, self.application_id) or not version:
             return f"{name} is no {self.name}"
         if version > FORMAT:
             return f"{self.name} {name} is of version {version}, this program knows {FORMAT}: use a newer program"
@@ -263,17 +263,17 @@ def _prepare(
     deadline = time.monotonic() + wait_seconds
     while True:
         try:
-            application, version, object_count = read_header(db)
+            application_id, version, object_count = read_header(db)
             if not (create or object_count):
                 return f"{label} is no {kind.name}"
-            if problem := kind.problem(label, application, version, object_count):
+            if problem := kind.problem(label, application_id, version, object_count):
                 return problem
             if object_count and not required_objects <= set(db.execute("SELECT type, name, sql FROM sqlite_master")):
                 return f"the tables of the {kind.name} {label} are damaged, or another program's: {kind.remedy}"
             if not read_only:
                 db.execute("PRAGMA journal_mode=WAL")
             if not object_count:
-                stamp_script = f"PRAGMA application_id={kind.application};PRAGMA user_version={FORMAT};"
+                stamp_script = f"PRAGMA application_id={kind.application_id};PRAGMA user_version={FORMAT};"
                 _create_tables(db, schema + stamp_script)
         except sqlite3.OperationalError as error:
             _roll_back(db)
@@ -288,8 +288,8 @@ def read_header(db: sqlite3.Connection) -> tuple[int, int, int]:
     """Return a database's `application_id`, its `user_version`, and the number of its tables and other objects."""
     queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     with snapshot(db):
-        application, version, object_count = (db.execute(query).fetchone()[0] for query in queries)
-    return application, version, object_count
+        application_id, version, object_count = (db.execute(query).fetchone()[0] for query in queries)
+    return application_id, version, object_count
 
 
 def _create_tables(db: Database, script: str) -> None:
@@ -378,7 +378,7 @@ def damage(db: sqlite3.Connection, table_name: str = "") -> str:
 
 
 def _file_damage(file: Path) -> str:
-    """Check a file as `damage` does, as it is on the disk, whatever an open connection has cached."""
+    """Check a file on the disk as `damage` does, whatever an open connection has cached."""
     try:
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as db:
             db.execute("SELECT count(*) FROM sqlite_master")

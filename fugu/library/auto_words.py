@@ -270,7 +270,7 @@ def _useless_words(plan: AutoPlan) -> Iterator[str]:
     if plan.least_epsilon is not None:
         yield (
             f"The least epsilon compared at which an answer may be useful is {plan.least_epsilon:g}"
-            f"{_LEVELS[privacy_of(plan.least_epsilon)]}{_answer_at(plan, plan.least_epsilon)}."
+            f"{_LEVELS[privacy_of(plan.least_epsilon)]}{_answer_at_epsilon(plan, plan.least_epsilon)}."
         )
     elif plan.scarce_answer:
         candidate, epsilon = plan.scarce_answer
@@ -300,8 +300,8 @@ def _limit_words(candidate: Candidate) -> str:
     return f"At epsilon {candidate.epsilon:g} nobody can be right more often than {percent(limit)}; {guess_words}."
 
 
-def _answer_at(plan: AutoPlan, epsilon: float) -> str:
-    """Describe the answer that is nearest to useful at a larger epsilon; "" if none was compared, or none is of now."""
+def _answer_at_epsilon(plan: AutoPlan, epsilon: float) -> str:
+    """Describe the answer nearest to useful at a larger epsilon; "" unless answers on the state now were compared."""
     curves = [curve for curve in plan.curves if any(curve_epsilon == epsilon for curve_epsilon, _ in curve.points)]
     if plan.question.want != "now" or not curves:
         return ""
@@ -309,21 +309,21 @@ def _answer_at(plan: AutoPlan, epsilon: float) -> str:
     return f": {answer_words(plan, best_curve.candidate)}, off by {percent(dict(best_curve.points)[epsilon])}"
 
 
-def _trade_off_words(plan: AutoPlan, best: Candidate) -> Iterator[str]:
+def _trade_off_words(plan: AutoPlan, candidate: Candidate) -> Iterator[str]:
     """Say how long windows must be for the protected stretch, and how long a stretch the compared windows protect."""
     question, period = plan.question, plan.readings.period
-    if best.scale is None or best.chains is None or best.window_ticks is None or best.devices > 1:
+    if candidate.scale is None or candidate.chains is None or candidate.window_ticks is None or candidate.devices > 1:
         return
     error_limit, epsilon_text = question.within or AIM, f"epsilon {question.epsilon:g}"
     stretch_text, protected_ticks = stretch_words(question.protect or 0), question.ticks(period)
-    needed_ticks = math.ceil(float(best.scale) / error_limit)
-    formula = f"noise of {float(best.scale):.3g} ticks / {error_limit:.2g}"
-    if len(plan.bins) == 1 and best.chains.changes:  # the universal bound in closed form
-        root, error_loss = math.sqrt(best.chains.odds_bound), error_limit * question.epsilon
-        formula = f"({protected_ticks} + {root:.3g} - 1)/{error_loss:.2g} ticks"
+    needed_ticks = math.ceil(float(candidate.scale) / error_limit)
+    formula = f"noise of {float(candidate.scale):.3g} ticks / {error_limit:.2g}"
+    if len(plan.bins) == 1 and candidate.chains.changes:  # the universal bound in closed form
+        odds_root, error_loss = math.sqrt(candidate.chains.odds_bound), error_limit * question.epsilon
+        formula = f"({protected_ticks} + {odds_root:.3g} - 1)/{error_loss:.2g} ticks"
     needed_words = f"windows of {time_words(needed_ticks * period)}: {formula}"
     yield f"To protect any {stretch_text} at {epsilon_text}, an error of {percent(error_limit)} needs {needed_words}."
-    windows = [candidate for candidate in plan.candidates if candidate.kind == "windows" and candidate.devices == 1]
+    windows = [other for other in plan.candidates if other.kind == "windows" and other.devices == 1]
     longest_ticks, window_ticks = max((longest_useful(plan, window), window.window_ticks or 0) for window in windows)
     if longest_ticks < 1:
         yield f"No window that was compared could be useful and protect even a single tick at {epsilon_text}."

@@ -108,7 +108,7 @@ def check(
     recording: Source | None = None,
     *,
     ceiling: float | str | None = None,
-    **read_as: Any,
+    **reading_options: Any,
 ) -> Check:
     """Check a policy as a device does, by deriving its guarantee from its tables and scales.
 
@@ -123,15 +123,15 @@ def check(
         GuaranteeError: the promise does not hold, or is above the ceiling.
         FuguError: the policy or the recording cannot be read or compared.
     """
-    with python_call(check, read_as, READ_OPTIONS):
-        return check_policy(policy, recording, ceiling, read_as)
+    with python_call(check, reading_options, READ_OPTIONS):
+        return check_policy(policy, recording, ceiling, reading_options)
 
 
 def check_policy(
     policy: AnyPolicy | str | Path | None,
     recording: Source | None,
     ceiling: float | str | None,
-    read_as: Mapping[str, Any],
+    reading_options: Mapping[str, Any],
 ) -> Check:
     """Check a policy as a device does; arguments and errors as for `check`."""
     limit: Ceiling | None = None if ceiling is None else ceiling_of(str(ceiling))
@@ -152,7 +152,7 @@ def check_policy(
             from fugu.planning.recorded_policy import recorded_class
             from fugu.recordings.options import read_options
 
-            options = read_options(**read_as)
+            options = read_options(**reading_options)
             comparison = recorded_class(policy, recording_table(recording, options), options)
         return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), stretches, comparison, loss, windows_loss)
     policy.verify(None if limit is None else limit.epsilon)
@@ -168,7 +168,7 @@ def check_policy(
 
 
 def attack(
-    policy: AnyPolicy | str | Path | None, recording: Source, *, known: int | None = None, **read_as: Any
+    policy: AnyPolicy | str | Path | None, recording: Source, *, known: int | None = None, **reading_options: Any
 ) -> tuple[Trial, ...]:
     """Attack what a device with a policy would release of a recording; attackers are judged by the recording.
 
@@ -184,12 +184,12 @@ def attack(
     Raises:
         FuguError: the policy or a recording cannot be read, or the policy is of points.
     """
-    with python_call(attack, read_as, READ_OPTIONS):
-        draws = drawn_releases(_as_policy(policy), recording, **read_as)
+    with python_call(attack, reading_options, READ_OPTIONS):
+        draws = drawn_releases(_as_policy(policy), recording, **reading_options)
         return tuple(trial for recorded_policy in draws for trial in recorded_policy.trials(known))
 
 
-def drawn_releases(policy: AnyPolicy, recording: Source, **read_as: Any) -> Iterator[Released]:
+def drawn_releases(policy: AnyPolicy, recording: Source, **reading_options: Any) -> Iterator[Released]:
     """Draw what a device with a policy would release of each recording; arguments and errors as for `attack`."""
     from fugu.library.recordings import recording_table, source_list
     from fugu.planning.recorded_policy import draw_released
@@ -197,7 +197,7 @@ def drawn_releases(policy: AnyPolicy, recording: Source, **read_as: Any) -> Iter
 
     if not isinstance(policy, Policy):
         raise PolicyError("measured points are not attacked here: plan_places attacks them as it plans")
-    options = read_options(**read_as)
+    options = read_options(**reading_options)
     for source in source_list(recording):
         yield draw_released(policy, recording_table(source, options), options)
 
@@ -248,21 +248,21 @@ def _stretches(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...
 
 def _recording_sentence(comparison: RecordedClass) -> str:
     """Say whether a recording is in the class; its epsilon gets as many digits as distinguish it from the promise."""
-    epsilon, claimed = comparison.epsilon, comparison.claimed
-    epsilon_digits = next((count for count in range(2, 9) if f"{epsilon:.{count}g}" != f"{claimed:.{count}g}"), 2)
-    needed_ratio, declared_ratio, epsilon_text, claimed_text = (
+    epsilon, promised = comparison.epsilon, comparison.claimed
+    epsilon_digits = next((count for count in range(2, 9) if f"{epsilon:.{count}g}" != f"{promised:.{count}g}"), 2)
+    needed_ratio, declared_ratio, epsilon_text, promised_text = (
         f"{float(f'{figure:.{digits}g}'):g}"
         for figure, digits in (
             (comparison.odds_ratio, 2),
             (comparison.declared, 2),
             (epsilon, epsilon_digits),
-            (claimed, epsilon_digits),
+            (promised, epsilon_digits),
         )
     )
     steps_words = f"this recording needs odds ratio {needed_ratio}, and the class has {declared_ratio}"
     if comparison.inside:
         return f"in the class: {steps_words}"
-    return f"not in the class: {steps_words}. Then epsilon is {epsilon_text}, not {claimed_text}"
+    return f"not in the class: {steps_words}. Then epsilon is {epsilon_text}, not {promised_text}"
 
 
 def _window_error(window: Window, policy: Policy) -> WindowAccuracy:
@@ -281,8 +281,8 @@ def _policy_report(policy: Policy, loss: Loss, windows_loss: Loss | None, compar
     scope_words = "" if windows_loss is None else ", for symbols and windows together"
     yield from _guarantee_lines(policy, policy.guarantee, loss, scope_words, policy.bound(loss))
     if streams := policy.chains.named_streams:
-        rates = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in streams)
-        yield Line(f"  for all that these streams tell together, if each has a policy of this class: {rates}")
+        rates_text = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in streams)
+        yield Line(f"  for all that these streams tell together, if each has a policy of this class: {rates_text}")
     weight_rows = () if policy.table is None else policy.table.weights()
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, weight_rows, strict=False)):
         yield Line(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")

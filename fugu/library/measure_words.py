@@ -84,14 +84,14 @@ def _set_document(set_plan: SetPlan) -> JsonObject:
 
 def _notes(plan: MeasurePlan) -> Iterator[str]:
     """Yield sentences on what the numbers of a plan mean."""
-    spec, worst, stream = plan.spec, plan.worst, plan.stream
+    spec, worst_set, stream = plan.spec, plan.worst, plan.stream
     yield from _graph_sentences(plan)
-    if worst.fallback:
+    if worst_set.fallback:
         yield (
             "The states that remain possible would all be measured the same, so only the fallback table is used. An "
             "adversary who knows the chain knows the measurement without it."
         )
-    if worst.protection.is_capped:
+    if worst_set.protection.is_capped:
         yield (
             "The hull of the graph is flat: points would have told for certain which part of the states it was. It was "
             f"widened, so that no two possible states are further apart than {float(plan.factor):g} epsilon."

@@ -70,12 +70,12 @@ def _order_line(model: ChainModel) -> Line:
     """Report the test of the chain against a chain that depends on one tick more of the past."""
     test, is_single = model.more, len(model.streams) == 1 and model.order == 1
     p_value = f"{test.p_value:.2g}" if test.p_value > 0.0 else "below 1e-300"
-    figures = f"G = {test.statistic:.1f}, df {test.degrees}, p = {p_value}, {test.nats_per_step:.2g} nats per step"
+    figures_text = f"G = {test.statistic:.1f}, df {test.degrees}, p = {p_value}, {test.nats_per_step:.2g} nats per step"
     advice = f"order {model.order} is enough, as far as this shows"
     if test.p_value <= _NOTABLE:
         advice = "a tick further back tells something as well; the size of it is the gain per step"
         advice += " (--order 2 fits pairs)" * is_single
-    return Line(f"Order {model.order}? {figures}: {advice}.")
+    return Line(f"Order {model.order}? {figures_text}: {advice}.")
 
 
 def _grid_report(model: GridModel, traces: Traces) -> Report:

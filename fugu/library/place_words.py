@@ -73,9 +73,8 @@ def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> Iterator[str]:
 
 def place_words(plan: PlacePlan, candidate: Candidate) -> str:
     """Name a candidate by the interval between its points and the side of its cells."""
-    cell_side = next(
-        side for side, other in zip(plan.sides, plan.candidates, strict=True) if other.same_release(candidate)
-    )
+    sides = zip(plan.sides, plan.candidates, strict=True)
+    cell_side = next(side for side, other in sides if other.same_release(candidate))
     return f"a point {_interval(plan, candidate.every)} for cells of {cell_side:g} m"
 
 

@@ -88,27 +88,27 @@ def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
     lanes = []
     for index, states in enumerate(plan.bins):
         caption = "the share" if len(plan.bins) == 1 else f"the share of {state_names[states[0]]}"
-        recorded, released = example.truth[:, index], example.released[:, index]
+        true_shares, shares = example.truth[:, index], example.released[:, index]
         if blocks is not None:
-            recorded, released = example.truth[-1], example.released[-1]
-        lanes.append(_answer_lane(caption, recorded.tolist() if truth else [], released.tolist(), plan.recommended))
+            true_shares, shares = example.truth[-1], example.released[-1]
+        lanes.append(_answer_lane(caption, true_shares.tolist() if truth else [], shares.tolist(), plan.recommended))
     return [lanes_svg("What leaves, from the part of the recording that was held back", lanes, narrow=True)]
 
 
-def _answer_lane(caption: str, recorded: list[float], released: list[float], release: Candidate) -> Lane:
-    """Draw successive answers in a lane, or the parts of the day of one profile; `recorded` may be empty."""
-    blocks, error_95, answer_count = release.blocks, release.error_95, len(released)
-    axis_top = share_scale([*released, *recorded])
+def _answer_lane(caption: str, true_shares: list[float], shares: list[float], release: Candidate) -> Lane:
+    """Draw successive answers in a lane, or the parts of the day of one profile; `true_shares` may be empty."""
+    blocks, error_95, answer_count = release.blocks, release.error_95, len(shares)
+    axis_top = share_scale([*shares, *true_shares])
     noun = "answers" if blocks is None else "parts of a day"
-    answer_errors = [abs(answer - true_answer) for answer, true_answer in zip(released, recorded, strict=False)]
+    answer_errors = [abs(answer - true_answer) for answer, true_answer in zip(shares, true_shares, strict=False)]
     mean_error = sum(answer_errors) / max(1, answer_count)
     lane = shares_lane(
         f"{answer_count}",
-        f"{noun}, off by {error_words(mean_error)} on average" if recorded else f"{noun}, with simulated noise",
-        f"{caption}, the last {answer_count} answers · band: 95 %{' · dashes: truth' if recorded else ''}",
+        f"{noun}, off by {error_words(mean_error)} on average" if true_shares else f"{noun}, with simulated noise",
+        f"{caption}, the last {answer_count} answers · band: 95 %{' · dashes: truth' if true_shares else ''}",
         160,
         (0.0, float(answer_count)),
-        share_shapes([index + 0.5 for index in range(answer_count)], released, recorded, error_95, axis_top),
+        share_shapes([index + 0.5 for index in range(answer_count)], shares, true_shares, error_95, axis_top),
         axis_top,
     )
     if blocks is None:
@@ -117,7 +117,7 @@ def _answer_lane(caption: str, recorded: list[float], released: list[float], rel
         head=f"{caption} in each {time_words(blocks.seconds)} of the day ({blocks.zone}), the last days",
         height=176,
         marks=[(part + 0.5, label.partition("-")[0]) for part, label in enumerate(blocks.labels)],
-        shapes=part_shapes(released, recorded, error_95, axis_top),
+        shapes=part_shapes(shares, true_shares, error_95, axis_top),
         middles=True,
     )
 

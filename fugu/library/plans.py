@@ -460,7 +460,7 @@ def plan(
     """
     with python_call(plan, options, option_names(question_of)):
         parsed_question = question_of(question, epsilon, protect, **options)
-        read_as = read_options(
+        reading_options = read_options(
             time=time,
             column=column,
             only=only,
@@ -473,7 +473,7 @@ def plan(
             day_parts=parsed_question.day_parts,
         )
         target = target_of(fleet, device, stream)
-        return planner(source_list(recording), parsed_question, target, read_as)(parsed_question, seed=seed)
+        return planner(source_list(recording), parsed_question, target, reading_options)(parsed_question, seed=seed)
 
 
 def planner(sources: Sequence[Source], question: Question, target: Target, options: ReadOptions) -> Planner:

@@ -342,7 +342,7 @@ def _joint_report(
         yield Line(note)
     yield Line(protected_sentence(discretiser))
     release_words = "Windows" if plan.table is None else "Windows and symbols"
-    setting = f"{plan.guarantee.adversary} adversary, {plan.start} start"
+    setting_words = f"{plan.guarantee.adversary} adversary, {plan.start} start"
     window_rows, share_lines = [], []
     for window in plan.windows:
         error = error_of(window, period_us)
@@ -355,7 +355,7 @@ def _joint_report(
             Line(f"The {share_words} over {span_words} is off by at most {_percent(error.share_95)}, 95 % of the time.")
         )
     yield Table(
-        f"{release_words} at epsilon {plan.guarantee.epsilon:g} together, {setting}", _WINDOW_COLUMNS, window_rows
+        f"{release_words} at epsilon {plan.guarantee.epsilon:g} together, {setting_words}", _WINDOW_COLUMNS, window_rows
     )
     yield from share_lines
     if (mechanism := plan.windows[0].mechanism) != "chain":
@@ -464,8 +464,8 @@ def _streams_report(plan: StreamsPlan, stretches: Sequence[Stretch]) -> Report:
             bold=True,
         )
     discretisers = (stream.discretiser for stream in request.model.streams)
-    remembering = next((discretiser for discretiser in discretisers if discretiser.remembers), None)
-    yield stretch_table(stretches, discretiser=remembering)
+    memory_discretiser = next((discretiser for discretiser in discretisers if discretiser.remembers), None)
+    yield stretch_table(stretches, discretiser=memory_discretiser)
     yield Line(change_words(plan.chains, plan.request.epsilon, plan.chains.period_us / 1_000_000))
 
 
@@ -479,8 +479,8 @@ def releases_loss(
 ) -> Result:
     """Describe the loss of several releases together for a kind of start; `notes` say how the class was made."""
     documents, loss_documents = [asdict(release) for release in releases], [loss._asdict() for loss in losses]
-    subject = "release loses" if len(releases) == 1 else "releases lose"
-    title = f"What {len(releases)} {subject} about a tick together, {start} start"
+    subject_words = "release loses" if len(releases) == 1 else "releases lose"
+    title = f"What {len(releases)} {subject_words} about a tick together, {start} start"
     loss_rows = [(loss.name, "" if loss.epsilon is None else f"{loss.epsilon:.6g}", loss.note) for loss in losses]
     footnote = "each row is a bound for every tick, against the ignorant adversary where no other is named."
     report: list[Part] = [*map(Line, notes), Table(title, ("bound", "epsilon", "why"), loss_rows), Line(footnote)]

@@ -311,12 +311,12 @@ def street(
         FuguError: a recording does not fit, or no such group is possible. One line says what to do.
     """
     with python_call(street, options, READ_OPTIONS | option_names(question_of)):
-        read_as: Mapping[str, Any] = {name: options.pop(name) for name in READ_OPTIONS & options.keys()}
+        reading_options: Mapping[str, Any] = {name: options.pop(name) for name in READ_OPTIONS & options.keys()}
         return street_of(
             source_list(recordings),
             question_of("share", epsilon, protect, **options),
             target_of(fleet, "home", stream),
-            read_options(**read_as),
+            read_options(**reading_options),
             homes,
             group=None if group is None else read_group(group),
             honest=honest,

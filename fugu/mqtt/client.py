@@ -168,48 +168,48 @@ class Client(mqtt.Client):
             raise RefusedError("the broker takes nothing, but sends")
         if self._options.gathers and time.monotonic() < self._busy_until:
             time.sleep(_GATHER_SECONDS)
-        received = self._sock_recv(_CHUNK_BYTES)
-        if not received:
+        chunk = self._sock_recv(_CHUNK_BYTES)
+        if not chunk:
             raise ConnectionResetError
         self._last_bytes_received = time.monotonic()
         if not hasattr(self._sock, "pending"):
-            return received
-        records, byte_count = [received], len(received)  # a TLS read gives one record at most
+            return chunk
+        records, byte_count = [chunk], len(chunk)  # a TLS read gives one record at most
         with contextlib.suppress(OSError):  # nothing more has come, or the next turn sees the failure
-            while byte_count < _CHUNK_BYTES and (received := self._sock_recv(_CHUNK_BYTES)):
-                records.append(received)
-                byte_count += len(received)
+            while byte_count < _CHUNK_BYTES and (chunk := self._sock_recv(_CHUNK_BYTES)):
+                records.append(chunk)
+                byte_count += len(chunk)
         return b"".join(records)
 
-    def _take_bytes(self, received: bytes) -> MQTTErrorCode:
+    def _take_bytes(self, chunk: bytes) -> MQTTErrorCode:
         if self._partial:
-            self._partial += received
+            self._partial += chunk
             if len(self._partial) < self._needed_bytes:
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            received = bytes(self._partial)
+            chunk = bytes(self._partial)
             self._partial.clear()
         try:
-            return self._take_packets(received)
+            return self._take_packets(chunk)
         finally:
             self._deliver()
 
-    def _take_packets(self, received: bytes) -> MQTTErrorCode:
+    def _take_packets(self, chunk: bytes) -> MQTTErrorCode:
         offset, connection = 0, self._sock
         while True:
-            offset = read_publications(received, offset, self._max_packet, self._is_mqtt5, self._messages, self._acks)
-            if offset == len(received):
+            offset = read_publications(chunk, offset, self._max_packet, self._is_mqtt5, self._messages, self._acks)
+            if offset == len(chunk):
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            packet = read_header(received, offset)
+            packet = read_header(chunk, offset)
             if packet is not None:
                 check_packet(packet.command, packet.length, self._max_packet, is_connected=self.is_connected())
-            if packet is None or packet.body_start + packet.length > len(received):
-                self._partial += received[offset:]
+            if packet is None or packet.body_start + packet.length > len(chunk):
+                self._partial += chunk[offset:]
                 self._needed_bytes = (
                     len(self._partial) + 1 if packet is None else packet.body_start - offset + packet.length
                 )
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
             offset = packet.body_start + packet.length
-            if error_code := self._handle_packet(packet.command, received[packet.body_start : offset]):
+            if error_code := self._handle_packet(packet.command, chunk[packet.body_start : offset]):
                 return error_code
             if self._sock is not connection:  # the connection was closed, or replaced
                 return MQTTErrorCode.MQTT_ERR_SUCCESS

@@ -38,7 +38,7 @@ class Probe(NamedTuple):
     step: Step
     problem: str = ""
     certificate_end: float | None = None
-    writable: Mapping[str, bool] | None = None
+    writable_topics: Mapping[str, bool] | None = None
     retained_payloads: Mapping[str, bytes] | None = None
 
 
@@ -112,9 +112,11 @@ def _log_in(
         _wait_until(link, lambda: link.connected or bool(link.last_error))
         if not link.connected:
             return Probe("login", link.last_error or "the broker does not answer", certificate_end)
-        writable = {topic: _accepts(link, topic, acceptances) for topic in write_topics}
+        writable_topics = {topic: _accepts(link, topic, acceptances) for topic in write_topics}
         _wait_until(link, lambda: len(retained_payloads) >= len(read_topics), _LISTEN_SECONDS)
-        return Probe("done", "", certificate_end, writable if link.protocol == "5" else None, dict(retained_payloads))
+        return Probe(
+            "done", "", certificate_end, writable_topics if link.protocol == "5" else None, dict(retained_payloads)
+        )
 
 
 def _accepts(link: Link, topic: str, acceptances: Mapping[int, bool]) -> bool:

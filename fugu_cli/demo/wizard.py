@@ -116,7 +116,7 @@ def _is_store(file: Path) -> bool:
     """Return whether a file is the store of a gateway."""
     with suppress(OSError), file.open("rb") as stream:
         stream.seek(68)  # the number of the application in SQLite's header
-        return stream.read(4) == STORE.application.to_bytes(4, "big")
+        return stream.read(4) == STORE.application_id.to_bytes(4, "big")
     return False
 
 

@@ -346,7 +346,7 @@ def _probe(broker: Broker, fleet: str, on_waiting: Say, *, is_connected: bool) -
     yield from checks.broker(
         *(broker.address, answer.step, answer.problem),
         end_time=answer.certificate_end,
-        writable=dict.fromkeys(write_topics, True) if is_connected else answer.writable,
+        writable=dict.fromkeys(write_topics, True) if is_connected else answer.writable_topics,
         now=time.time(),
     )
     if answer.retained_payloads:
@@ -365,7 +365,7 @@ def _check_account(name: str, broker: Broker | None, fleet: str, *, is_connected
     if is_connected:
         return
     answer = probe(broker, write_topics=[topic_of("committed", fleet, _NO_DEVICE)])
-    may_publish = answer.writable is None or all(answer.writable.values())
+    may_publish = answer.writable_topics is None or all(answer.writable_topics.values())
     if answer.step == "done" and may_publish:
         yield Finding(name, "ok", "the broker knows its account")
     else:

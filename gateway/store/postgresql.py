@@ -314,7 +314,7 @@ class PostgresDatabase:
                 self._disable_compression()
                 self.execute("CREATE TABLE holders (name TEXT PRIMARY KEY, epoch BIGINT NOT NULL)")
                 self.execute("CREATE TABLE store_format (application BIGINT NOT NULL, version BIGINT NOT NULL)")
-                self.execute("INSERT INTO store_format VALUES (?, ?)", (kind.file.application, FORMAT))
+                self.execute("INSERT INTO store_format VALUES (?, ?)", (kind.file.application_id, FORMAT))
             has_format = self.execute("SELECT to_regclass('store_format') IS NOT NULL").fetchone()[0]
             application, version = (
                 self.execute("SELECT application, version FROM store_format").fetchone() if has_format else (0, 0)

@@ -49,7 +49,7 @@ def test_a_new_file_says_what_it_is_and_survives_a_power_cut(path: Path) -> None
             assert rows(db) == ["first; of all"]
             facts = {name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")}
             assert facts == {"journal_mode": "wal", "synchronous": 2}
-            assert db.execute("PRAGMA application_id").fetchone() == (LEDGER.application,)
+            assert db.execute("PRAGMA application_id").fetchone() == (LEDGER.application_id,)
             assert db.execute("PRAGMA user_version").fetchone() == (FORMAT,)
             with pytest.raises(sqlite3.IntegrityError, match="drops; stay"):
                 db.execute("DELETE FROM drops")

@@ -29,13 +29,13 @@ def test_a_broker_that_works(shipped: Shipped) -> None:
     answer = probe(shipped.address("watch"), write_topics=topics)
     assert (answer.step, answer.problem) == ("done", "")
     assert answer.certificate_end is not None
-    assert answer.writable == dict.fromkeys(topics, True)
+    assert answer.writable_topics == dict.fromkeys(topics, True)
 
 
 def test_an_access_list_that_denies(shipped: Shipped) -> None:
     mine, other = topic_of("status", "home", "watch"), topic_of("status", "home", "ring")
     answer = probe(shipped.address("watch"), write_topics=[other, mine])
-    assert answer.writable == {other: False, mine: True}
+    assert answer.writable_topics == {other: False, mine: True}
 
 
 def test_what_is_retained_is_heard(broker: Mosquitto) -> None:
@@ -49,7 +49,7 @@ def test_what_is_retained_is_heard(broker: Mosquitto) -> None:
 def test_who_is_connected_with_the_account_loses_nothing_without_a_login(shipped: Shipped) -> None:
     with shipped.client("watch") as client:
         answer = probe(shipped.address("watch"), write_topics=["x"], log_in=False)
-        assert (answer.step, answer.writable) == ("done", None)
+        assert (answer.step, answer.writable_topics) == ("done", None)
         assert answer.certificate_end is not None
         assert client.publish(topic_of("status", "home", "watch")) == 0
         assert client.lost == 0
@@ -57,7 +57,7 @@ def test_who_is_connected_with_the_account_loses_nothing_without_a_login(shipped
 
 def test_a_broker_of_the_older_protocol_does_not_tell(broker: Mosquitto) -> None:
     answer = probe(replace(broker.broker, protocol="3.1.1"), write_topics=["fugu/2/home/watch/status"])
-    assert (answer.step, answer.writable) == ("done", None)
+    assert (answer.step, answer.writable_topics) == ("done", None)
 
 
 def test_each_step_that_fails_is_named(shipped: Shipped, tmp_path: Path) -> None:
