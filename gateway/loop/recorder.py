@@ -154,7 +154,7 @@ class Recorder:
         shift = self._load(device, stream).shifts.possible(first_tick, last_tick)[-1]
         begin = max(0, group.start + (report.previous + 1) * group.length + (shift if report.previous >= 0 else 0))
         timeline = self._store.versions.timeline(device, stream)
-        absent_ticks = group.length - max(report.observed)
+        absent_ticks = group.length - sum(report.observed)
         timeline.add(Drawn(first_tick + shift, last_tick + shift, report.policy_version, begin, absent_ticks))
         self._store.versions.put(device, stream, timeline, is_whole=True)
 

@@ -111,7 +111,7 @@ class Reports(Part):
         expected = group.digest, group.numbers, device
         if (report.document, len(report.observed), report.sealed.device) != expected:
             raise RefusedError(f"a report of another document of {report.window}", Reason.WINDOW_MISMATCH)
-        if max(report.observed) > group.length:
+        if sum(report.observed) > group.length:
             raise RefusedError(f"more ticks than window {report.window} has", Reason.WINDOW_MISMATCH)
         if group.start + (report.number + 1) * group.length - 1 > newest_tick(policy.clock, self._now_us()):
             raise RefusedError("the report is of ticks that have not come yet", Reason.FROM_THE_FUTURE)

@@ -110,6 +110,8 @@ def test_blocks_of_a_day_are_released_each_under_a_name_that_no_group_has(tmp_pa
         assert [(frame.name, frame.values) for frame in site.released()] == [
             *(("street-0", (3.0,)), ("street-1", (35.0,)), ("street-2", (0.0,)), ("street-3", (3.0,)))
         ]
+        (day,) = site.store.versions.timeline(homes[0], "power").intervals
+        assert day.absent == 86_400 - 36, "a tick is in one block: its ticks count, not those of one block"
 
 
 PRESS: Adversary = "universal"
