@@ -86,7 +86,7 @@ def planned(values: Floats, segments: Ints, ticks: int, lengths: list[int], epsi
 def row(file: Path, column: str | None, epsilon: float, seed: int) -> str:
     """The row of a recording."""
     readings = read_readings(file, ReadOptions(column=column))
-    assert not readings.named
+    assert not readings.has_names
     inside = readings.present
     values, segments, period = readings.values[inside], readings.segments[inside], readings.period
     ticks = protected_ticks(protected_seconds(None, period), period)

@@ -31,7 +31,7 @@ def two_states(readings: Readings, baseline: int | None) -> tuple[str, Ints]:
 
     The baseline is in ticks, `None` for the mean of the recording. PlanningError if the readings are names.
     """
-    if readings.named:
+    if readings.has_names:
         raise PlanningError(f"{readings.source}: column {readings.column} holds names, not numbers")
     present = readings.values[readings.present]
     discretiser: Discretiser

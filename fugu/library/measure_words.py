@@ -42,7 +42,7 @@ def planned_measurement(plan: MeasurePlan) -> Result:
         "rmse": {name: plan.errors.get(name, _UNKNOWN)._asdict() for name in _MECHANISMS},
         "rmse_missing": plan.reasons,
         "unbounded_factors": [None if factor == math.inf else float(factor) for factor in plan.unbounded_factors],
-        "attack": None if plan.named is None else {"guess": float(plan.prior.max()), "named": plan.named},
+        "attack": None if plan.named_share is None else {"guess": float(plan.prior.max()), "named": plan.named_share},
         "prior": plan.prior_name,
         **promise_document(stream.epsilon, 0, 1, stream.stretches),
         "epsilon_tick": spec.epsilon,
@@ -160,9 +160,9 @@ def _measure_report(plan: MeasurePlan) -> Report:
     if stretches := plan.stream.stretches:
         yield stretch_table(stretches)
     yield from _error_parts(plan)
-    if plan.named is not None:
+    if plan.named_share is not None:
         yield Line(
-            f"After one point an attacker names the state rightly {plan.named:.1%} of the time, without any "
+            f"After one point an attacker names the state rightly {plan.named_share:.1%} of the time, without any "
             f"{plan.prior.max():.1%}."
         )
     if len(plan.sets) > 1:

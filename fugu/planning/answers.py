@@ -38,7 +38,7 @@ class Shares(NamedTuple):
 
     @property
     def bias(self) -> Floats:
-        """The error (w, b) because shares are of all ticks, and not of the ticks with a state."""
+        """The error (w, b) of dividing counts by all ticks, and not by the ticks with a state."""
         return np.abs(self.counts / self.length - self.truth)
 
     def error(self, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:

@@ -132,7 +132,7 @@ def plan_auto(
     problem = Problem(readings, question, choose_states(readings, question), rng)
     states, is_daily = problem.states, question.want == "profile"
     samples = problem.samples(daily=is_daily)
-    day_divisions = [*problem.divisions] if is_daily else [None]
+    day_divisions = [*problem.day_divisions] if is_daily else [None]
     samples.refuse_constant(readings.source)
     missing_name = states.discretiser.missing
     missing_state = None if missing_name is None else len(states.discretiser.states) - 1
@@ -221,7 +221,7 @@ def _compare(problem: Problem, day_divisions: Sequence[DayBlocks | None], progre
     is_chosen_by_user = question.want is not None or question.window is not None
     if is_chosen_by_user or outcome.recommended.kind != "none" or not problem.readings.timed:
         return outcome
-    profiles = _outcome(problem, chains, _first_choice(problem, chains, [*problem.divisions]))
+    profiles = _outcome(problem, chains, _first_choice(problem, chains, [*problem.day_divisions]))
     candidates = outcome.candidates + profiles.candidates
     if profiles.recommended.kind != "none":
         return profiles._replace(candidates=candidates)
@@ -361,22 +361,22 @@ def _ranking(candidates: Iterable[Candidate], question: Question) -> list[Candid
     Without a wished error the limit is 5 %. If no candidate meets that, the one that beats guessing by most is first.
     """
     eligible_rivals = [
-        candidate
-        for candidate in candidates
-        if candidate.useful
-        and candidate.devices == question.devices
-        and (candidate.latency_seconds or 0.0) <= question.max_latency
-        and (question.want != "now" or candidate.answers == "now")
+        rival
+        for rival in candidates
+        if rival.useful
+        and rival.devices == question.devices
+        and (rival.latency_seconds or 0.0) <= question.max_latency
+        and (question.want != "now" or rival.answers == "now")
     ]
     limit = question.within or AIM
-    accurate = [candidate for candidate in eligible_rivals if candidate.expected_error <= limit]
-    if not accurate:
-        ranked_rivals = sorted(eligible_rivals, key=lambda candidate: candidate.expected_error / candidate.guess_error)
+    accurate_rivals = [rival for rival in eligible_rivals if rival.expected_error <= limit]
+    if not accurate_rivals:
+        ranked_rivals = sorted(eligible_rivals, key=lambda rival: rival.expected_error / rival.guess_error)
         return ranked_rivals if question.within is None else []
-    safe = [candidate for candidate in accurate if candidate.expected_error <= _SAFE_SHARE * limit] or accurate
-    first_length = min(candidate.window_ticks or 1 for candidate in safe)
+    safe_rivals = [rival for rival in accurate_rivals if rival.expected_error <= _SAFE_SHARE * limit] or accurate_rivals
+    first_length = min(rival.window_ticks or 1 for rival in safe_rivals)
     return sorted(
-        accurate, key=lambda candidate: (abs(math.log((candidate.window_ticks or 1) / first_length)), candidate.every)
+        accurate_rivals, key=lambda rival: (abs(math.log((rival.window_ticks or 1) / first_length)), rival.every)
     )
 
 
@@ -418,11 +418,11 @@ def _stretch_attack(problem: Problem, candidate: Candidate, cut: Cut, outputs: O
     """The attack on protected stretches whose odds moved furthest; `None` for single ticks, and for profiles."""
     if candidate.blocks is not None:
         return None
-    step, stretch_ticks = problem.readings.period * candidate.every, candidate.stretch_ticks
+    day_ticks, stretch_ticks = round(DAY / (problem.readings.period * candidate.every)), candidate.stretch_ticks
     if stretch_ticks == 1 or max(stretch_ticks, candidate.window_ticks or 1) > MOST_FOLLOWED:
         return None
     attacks = attack_stretches(
-        *cut, outputs, candidate.bins[-1], stretch_ticks, max(stretch_ticks, round(DAY / step)), candidate.epsilon
+        *cut, outputs, candidate.bins[-1], stretch_ticks, max(stretch_ticks, day_ticks), candidate.epsilon
     )
     return max(attacks, key=lambda stretch_attack: stretch_attack.furthest, default=None)
 
@@ -446,19 +446,19 @@ def _error_curve(problem: Problem, candidate: Candidate) -> Curve:
 def least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
     """The least compared epsilon, above the wanted one, at which an answer would be chosen; `None` without any."""
     return min(
-        (epsilon for curve in curves for epsilon in _epsilons(curve, question) if epsilon > question.epsilon),
+        (epsilon for curve in curves for epsilon in _useful_epsilons(curve, question) if epsilon > question.epsilon),
         default=None,
     )
 
 
 def scarce_answer(curves: Sequence[Curve], question: Question) -> tuple[Candidate, float] | None:
     """Find the answer that would be useful if the recording held enough such answers, and its least epsilon."""
-    scarce = [curve for curve in curves if curve.candidate.judged < LEAST_JUDGED]
-    answers = [(curve.candidate, epsilon) for curve in scarce for epsilon in _epsilons(curve, question, LEAST_JUDGED)]
+    scarce_curves = [curve for curve in curves if curve.candidate.judged < LEAST_JUDGED]
+    answers = [(curve.candidate, e) for curve in scarce_curves for e in _useful_epsilons(curve, question, LEAST_JUDGED)]
     return min((answer for answer in answers if answer[1] >= question.epsilon), key=itemgetter(1), default=None)
 
 
-def _epsilons(curve: Curve, question: Question, answer_count: int | None = None) -> Iterator[float]:
+def _useful_epsilons(curve: Curve, question: Question, answer_count: int | None = None) -> Iterator[float]:
     """Yield the epsilons at which an answer would be useful if `answer_count` answers judged it."""
     for epsilon, error in curve.points:
         likely_candidate = replace(curve.candidate, expected_error=error, judged=answer_count or curve.candidate.judged)

@@ -189,8 +189,8 @@ def plan_places(
         )
     progress("attackers", 0.7)
     best, failures = _choose_points(rivals, question.epsilon, rng)
-    pairs = [pair for points in rivals for pair in points.curve.points]
-    least_epsilon = min((e for e, error in pairs if e >= question.epsilon and 2.0 * error <= guess), default=None)
+    curve_points = [point for points in rivals for point in points.curve.points]
+    useful_epsilons = [e for e, error in curve_points if e >= question.epsilon and 2.0 * error <= guess]
     if best is None or failures:
         recommended = no_candidate(grids[0].cells, None, question, answers="place", adversary="universal")
         spec = None
@@ -201,7 +201,7 @@ def plan_places(
         recommended=recommended,
         candidates=tuple(points.candidate for points in rivals),
         curves=tuple(points.curve for points in rivals),
-        least_epsilon=least_epsilon,
+        least_epsilon=min(useful_epsilons, default=None),
         reasons=failures,
         traces=traces,
         period=period,

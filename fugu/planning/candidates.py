@@ -245,7 +245,7 @@ class Problem:
         return tuple((x,) for x in range(len(states.discretiser.states))) if states.histogram else (states.counted,)
 
     @cached_property
-    def divisions(self) -> dict[DayBlocks, Ints]:
+    def day_divisions(self) -> dict[DayBlocks, Ints]:
         """The block of each tick (n,) for each division of the day. PlanningError: there are no such blocks."""
         return blocks_of_ticks(self.readings, self.question)
 
@@ -302,7 +302,7 @@ class Problem:
         assert length is not None
         if (blocks := candidate.blocks) is None:
             return true_shares(*cut, length, candidate.bins)
-        block_of_tick = self.divisions[blocks][getattr(samples.sets, set_name).rows]
+        block_of_tick = self.day_divisions[blocks][getattr(samples.sets, set_name).rows]
         return profile_shares(cut, blocks, block_of_tick, self.states.counted, length)
 
     def score(self, candidate: Candidate, set_name: SetName, runs: int | None = None) -> float | None:

@@ -124,7 +124,7 @@ def read_stream(rule: StreamRule, options: ReadOptions) -> Stream:
     readings = read_readings(rule.path, replace(options, column=rule.column))
     threshold = rule.threshold
     if threshold == "mean":
-        if readings.named:
+        if readings.has_names:
             raise PlanningError(f"{readings.source}: column {readings.column} holds names, which have no mean")
         threshold = float(readings.values[readings.present].mean())
     assert not isinstance(threshold, str)

@@ -236,8 +236,8 @@ class MeasurePlan:
     `delta` is the plan of the delta-location set of the distribution before any release. Estimates start from `prior`
     (N probabilities); `initial` is the distribution at tick 0 of a policy. A device draws from `fallback` if it has no
     table; the fallback is `None` if no such noise is possible, and `refused` says why. `reasons` say why a mechanism
-    has no errors. All noise keeps the factor `promised` that a policy states. `named` is the share of points after
-    which an attacker who knows the prior names the true state; `None` without noise.
+    has no errors. All noise keeps the factor `promised` that a policy states. `named_share` is the share of points
+    after which an attacker who knows the prior names the true state; `None` without noise.
     """
 
     spec: MeasureSpec
@@ -249,7 +249,7 @@ class MeasurePlan:
     prior_name: str
     errors: dict[str, Errors]
     reasons: dict[str, str]
-    named: float | None
+    named_share: float | None
     stream: StreamEpsilon
     initial: Floats
     fallback: Noise | None
@@ -328,7 +328,7 @@ def make_measure_plan(
         prior_name=prior_name,
         errors=errors,
         reasons=reasons,
-        named=named_share,
+        named_share=named_share,
         stream=stream,
         initial=initial,
         fallback=fallback,

@@ -131,15 +131,15 @@ def _parse_variable(fields: Any, variables: dict[str, _Variable]) -> _Variable:
 
 def _parse_rows(table: Any, shape: list[int], where: str) -> tuple[tuple[Fraction, ...], ...]:
     """Flatten a table with a level for each parent, the last one innermost, into rows of probabilities."""
-    lines = [table]
+    nested_rows = [table]
     for size in shape:
-        if not all(isinstance(line, list) and len(line) == size for line in lines):
+        if not all(isinstance(line, list) and len(line) == size for line in nested_rows):
             raise PlanningError(f"{where}its table needs {' x '.join(map(str, shape))} rows, a level for each parent")
-        lines = [subline for line in lines for subline in line]
-    if not all(isinstance(row, list) and row for row in lines) or len({len(row) for row in lines}) != 1:
+        nested_rows = [subline for line in nested_rows for subline in line]
+    if not all(isinstance(row, list) and row for row in nested_rows) or len({len(row) for row in nested_rows}) != 1:
         raise PlanningError(f"{where}its table needs rows of probabilities, all of one length")
     table_rows = []
-    for row in lines:
+    for row in nested_rows:
         distribution = [_parse_number(p, f"{where}a probability") for p in row]
         if min(distribution) < 0 or abs(sum(distribution) - Fraction(1)) > _SUM_TOLERANCE:
             raise PlanningError(f"{where}the row {', '.join(map(str, row)):.60} must be probabilities that sum to 1")

@@ -145,8 +145,8 @@ def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
     )
 
 
-def make_policy(header: PolicyHeader, *, guarantee: Guarantee, **planned: Any) -> Policy:
-    """Make a policy of its parts, and check it as a device would; `planned` holds further fields of `Policy`.
+def make_policy(header: PolicyHeader, *, guarantee: Guarantee, **policy_fields: Any) -> Policy:
+    """Make a policy of its parts, and check it as a device would; `policy_fields` holds further fields of `Policy`.
 
     Raises:
         PlanningError: the clock is out of range.
@@ -163,12 +163,12 @@ def make_policy(header: PolicyHeader, *, guarantee: Guarantee, **planned: Any) -
         version=header.version,
         valid_until=header.valid_until,
         clock=Clock(epoch_us=round(epoch * _MICROSECONDS), period_us=round(period * _MICROSECONDS)),
-        frame_ticks=1 if planned["table"] is None else frame_ticks(header.latency_seconds, period),
+        frame_ticks=1 if policy_fields["table"] is None else frame_ticks(header.latency_seconds, period),
         discretiser=header.discretiser,
         missing_share=header.missing_share,
         useful_for=header.useful_for,
         guarantee=guarantee,
-        **planned,
+        **policy_fields,
     )
     policy.verify()
     return policy

@@ -64,13 +64,13 @@ def transitions(zone: str, since: int) -> tuple[tuple[int, int], ...]:
         assert difference is not None
         return round(difference.total_seconds())
 
-    steps = [(since, offset_at(since))]
-    for day in range(since, since + YEARS * 366 * DAY, DAY):
-        _, offset = steps[-1]
-        if offset_at(day + DAY) != offset:
-            second = bisect_left(range(DAY), True, key=lambda second: offset_at(day + second) != offset)
-            steps.append((day + second, offset_at(day + second)))
-    return tuple(steps)
+    offset_steps = [(since, offset_at(since))]
+    for day_start in range(since, since + YEARS * 366 * DAY, DAY):
+        _, offset = offset_steps[-1]
+        if offset_at(day_start + DAY) != offset:
+            second = bisect_left(range(DAY), True, key=lambda second: offset_at(day_start + second) != offset)
+            offset_steps.append((day_start + second, offset_at(day_start + second)))
+    return tuple(offset_steps)
 
 
 DAYS = (7, 14)

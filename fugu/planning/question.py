@@ -166,8 +166,8 @@ class Question:
 
     def of_places(self, recording: Table, column: str | None) -> bool:
         """True if the question is about places: it says so, or it is open and the recording holds places."""
-        other = self.want or column or self.states or self.baseline or self.threshold is not None
-        return self.want == "place" or self.cell is not None or (not other and place_columns(recording) is not None)
+        is_other = self.want or column or self.states or self.baseline or self.threshold is not None
+        return self.want == "place" or self.cell is not None or (not is_other and place_columns(recording) is not None)
 
     @property
     def day_parts(self) -> str | None:
@@ -222,12 +222,12 @@ class ChosenStates(NamedTuple):
 def choose_states(readings: Readings, question: Question) -> ChosenStates:
     """Choose the states that a question is about. PlanningError: the readings have no such states."""
     has_gaps = readings.missing_share > MOST_MISSING
-    missing = _MISSING if has_gaps and question.missing != "ignore" else None
-    discretiser, notes = _discretiser_of(readings, question, missing)
+    missing_name = _MISSING if has_gaps and question.missing != "ignore" else None
+    discretiser, notes = _discretiser_of(readings, question, missing_name)
     baseline_ticks = discretiser.baseline_ticks if isinstance(discretiser, Baseline) else 0
     names = named_states(discretiser)
     if has_gaps:
-        treatment = "a state of its own, protected like the others" if missing else "such ticks have no state"
+        treatment = "a state of its own, protected like the others" if missing_name else "such ticks have no state"
         notes = (*notes, f"{readings.missing_share:.1%} of the readings are missing: {treatment}")
     asks_histogram = question.want == "histogram" or (question.want is None and len(names) > _PAIR)
     counted_states = tuple(range(1, len(names)))
@@ -241,7 +241,7 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
 
 def _discretiser_of(readings: Readings, question: Question, missing: str | None) -> tuple[Discretiser, tuple[str, ...]]:
     """Choose the discretiser of readings; notes tell choices for which the user did not ask."""
-    if readings.named:
+    if readings.has_names:
         if question.baseline is not None or question.threshold is not None:
             raise PlanningError(
                 f"{readings.source}: column {readings.column} holds names: --baseline and --threshold need numbers"
@@ -273,8 +273,8 @@ def _discretiser_of(readings: Readings, question: Question, missing: str | None)
     return Baseline(baseline_ticks=ticks, lowest=low, highest=high, states=states, missing=missing), notes
 
 
-def _with_missing(names: Sequence[str], missing: str | None) -> tuple[str, ...]:
-    return (*names,) if missing is None else (*names, missing)
+def _with_missing(names: Sequence[str], missing_name: str | None) -> tuple[str, ...]:
+    return (*names,) if missing_name is None else (*names, missing_name)
 
 
 def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[str, ...]]:
@@ -290,7 +290,7 @@ def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[
     return round(ticks), ()
 
 
-def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str | None) -> Categories:
+def _categories(readings: Readings, states: tuple[str, ...] | None, missing_name: str | None) -> Categories:
     """Make states of names, ignoring upper and lower case."""
     spellings = {*readings.values.tolist()} - {None}
     spelling_of = {spelling.casefold(): spelling for spelling in sorted(spellings, reverse=True)}
@@ -320,12 +320,12 @@ def _categories(readings: Readings, states: tuple[str, ...] | None, missing: str
         # A live sensor may spell the same two states otherwise than the recording.
         names.sort(key=lambda name: _ON_OFF.categories[name.casefold()])
         categories = _ON_OFF.categories | {name: _ON_OFF.categories[name.casefold()] for name in categories}
-    all_names = _with_missing(names, missing)
+    all_names = _with_missing(names, missing_name)
     if len(set(all_names)) < len(all_names):
         raise PlanningError(
             f"{readings.source}: two states would have one name, of {_MOST_LETTERS} letters at most: give them others"
         )
-    return Categories(categories=categories, states=all_names, missing=missing)
+    return Categories(categories=categories, states=all_names, missing=missing_name)
 
 
 def _refuse_codes(readings: Readings, levels: Floats) -> None:
@@ -342,20 +342,20 @@ def _refuse_codes(readings: Readings, levels: Floats) -> None:
         )
 
 
-def _levels(groups: list[list[float]], names: tuple[str, ...], missing: str | None) -> Thresholds:
+def _levels(groups: list[list[float]], names: tuple[str, ...], missing_name: str | None) -> Thresholds:
     """Make a state of each group of numbers; a reading has the state of the nearest number."""
     levels = [level for group in groups for level in group]
     if len(groups) < _PAIR or sorted(set(levels)) != levels or not all(map(math.isfinite, levels)):
         raise PlanningError("--states needs at least two numbers that increase")
-    return _thresholds(tuple((low[-1] + high[0]) / 2.0 for low, high in pairwise(groups)), names, missing)
+    return _thresholds(tuple((low[-1] + high[0]) / 2.0 for low, high in pairwise(groups)), names, missing_name)
 
 
-def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing: str | None) -> Thresholds:
-    return Thresholds(edges=edges, states=_with_missing(names, missing), missing=missing)
+def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing_name: str | None) -> Thresholds:
+    return Thresholds(edges=edges, states=_with_missing(names, missing_name), missing=missing_name)
 
 
 def _clamping_range(readings: Readings) -> tuple[float, float]:
-    """The range to which readings are clamped, in round numbers: three times as wide as 99.8 % of readings need."""
+    """Find the range to which readings are clamped: three times the range of 99.8 % of them, in round numbers."""
     low, high = np.nanquantile(readings.values, _NEARLY_ALL)
     if low == high:
         low, high = np.nanmin(readings.values), np.nanmax(readings.values)
@@ -434,7 +434,7 @@ class ThreeSets(NamedTuple):
     test: Part
 
 
-def apart_ticks(baseline_ticks: int) -> int:
+def set_distance(baseline_ticks: int) -> int:
     """The least distance in ticks between two of the three sets: ten baselines, but at least 300."""
     return max(BASELINES_APART * baseline_ticks, _LEAST_APART)
 
@@ -447,7 +447,7 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = MOST_TURNS
     Raises:
         TooShortError: the recording has too few ticks.
     """
-    ticks, gap_ticks = len(segments), apart_ticks(baseline_ticks)
+    ticks, gap_ticks = len(segments), set_distance(baseline_ticks)
     first_tick = gap_ticks if baseline_ticks and 3 * gap_ticks <= _MOST_LOST * ticks else 0
     usable_by_turns = {turns: ticks - first_tick - (3 * turns - 1) * gap_ticks for turns in range(1, most_turns + 1)}
     turns = 1

@@ -126,14 +126,14 @@ class Truth(NamedTuple):
 
 def true_states(policy: Policy, recording: Recorded, options: ReadOptions) -> Truth:
     """Read the true states at the ticks of a policy; errors as for `states_at_clock`."""
-    readings, selected, states = _readings_at_clock(policy, recording, options)
-    segments = readings.segments[selected]
-    tick_numbers = np.arange(len(states)) if readings.rows is None or not selected.all() else readings.rows
-    replay = _states_by_tick(tick_numbers, states, segments)
+    readings, is_at_tick, states = _readings_at_clock(policy, recording, options)
+    segments = readings.segments[is_at_tick]
+    tick_numbers = np.arange(len(states)) if readings.rows is None or not is_at_tick.all() else readings.rows
+    replayed_states = _states_by_tick(tick_numbers, states, segments)
     if readings.moments is None or readings.facts[0].first is None:
-        return Truth(readings.source, replay, None)
-    ticks = np.round((readings.moments[selected] * 1e6 - policy.clock.epoch_us) / policy.clock.period_us)
-    return Truth(readings.source, replay, _states_by_tick(ticks.astype(np.int64), states, segments))
+        return Truth(readings.source, replayed_states, None)
+    ticks = np.round((readings.moments[is_at_tick] * 1e6 - policy.clock.epoch_us) / policy.clock.period_us)
+    return Truth(readings.source, replayed_states, _states_by_tick(ticks.astype(np.int64), states, segments))
 
 
 def _states_by_tick(ticks: Ints, states: Ints, segments: Ints) -> Numbered:
@@ -287,9 +287,9 @@ class Released(NamedTuple):
         """Attack each kind of output by itself; empty if the policy's promise is about single ticks."""
         if not isinstance(policy, Policy) or policy.guarantee.stretch_ticks == 1:
             return []
-        unknown = unknown_ticks(policy, MOST_FOLLOWED)
+        unknown_count = unknown_ticks(policy, MOST_FOLLOWED)
         return [
-            stretch_trial(policy, self.source, name, self.states, self.segments, outputs, unknown, None)
+            stretch_trial(policy, self.source, name, self.states, self.segments, outputs, unknown_count, None)
             for name, _, _, outputs in self.releases
             if isinstance(outputs, SymbolOutputs) or outputs.symbol_outputs is None
         ]
@@ -340,7 +340,7 @@ class StretchTrial(NamedTuple):
 
     @property
     def epsilon_low(self) -> float:
-        """The least epsilon that fits the attacks' success and, for a chain of the class, the odds that moved."""
+        """A lower bound on epsilon by the success of attacks and, for a chain of the class, by the odds that moved."""
         bounds = [attack.epsilon_low for attack in self.attacks]
         if self.in_class:
             bounds += [math.log(attack.furthest) - _ROUNDING for attack in self.attacks]

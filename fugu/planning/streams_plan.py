@@ -199,11 +199,11 @@ def _plan_stream(
     return PlannedStream(shown_stream.name, shown_stream.rate, table, windows, windows_loss, utility, rate_alone)
 
 
-def _plan_windows(windows_to_plan: Sequence[WantedWindow], stream: JointStream, symbols: float) -> tuple[Window, ...]:
+def _plan_windows(wanted_windows: Sequence[WantedWindow], stream: JointStream, symbols: float) -> tuple[Window, ...]:
     """Plan the windows of a stream: they count the second of two states, or are histograms of more states."""
-    if not windows_to_plan:
+    if not wanted_windows:
         return ()
-    windows = [window._replace(states=(1,) if stream.states == 2 else EACH) for window in windows_to_plan]
+    windows = [window._replace(states=(1,) if stream.states == 2 else EACH) for window in wanted_windows]
     return tuple(
         window.window(lawful_scale(window.unit_rate / (share * stream.rate * _INWARD)))
         for window, share in zip(windows, window_shares(windows, symbols), strict=True)

@@ -166,14 +166,14 @@ def _covered_start(chains: ChainClass, adversary: Adversary) -> Covered:
     return "any" if adversary == "universal" else covered_start(chains)
 
 
-def window_shares(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
-    """Divide a tick's loss among windows, as asked or for equal errors; symbols have the share `symbols`."""
+def window_shares(windows: Sequence[WantedWindow], symbols_share: float) -> list[float]:
+    """Divide a tick's loss among windows, as asked or for equal errors; symbols have the share `symbols_share`."""
     if not windows:
         raise PlanningError("there is no window to plan")
     if len({window.name for window in windows}) != len(windows):
         raise PlanningError("two windows have the same name: write NAME=LENGTH")
     asked_shares = [window.share for window in windows if window.share is not None]
-    free_share = 1.0 - symbols - sum(asked_shares)
+    free_share = 1.0 - symbols_share - sum(asked_shares)
     if any(not 0.0 < share <= 1.0 for share in asked_shares) or free_share < -1e-9:
         raise PlanningError("the shares of windows and symbols must be above 0, and not more than 1 in all")
     weights = {window.name: window.unit_rate / window.length for window in windows if window.share is None}

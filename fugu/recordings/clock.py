@@ -235,12 +235,13 @@ def _date_clock(
     times, repeats = _unix_times(local_times, zone)
     orders = ["dd/mm", "mm/dd"] if not (day_first or month_first or has_dots) else [order]
     # Of years with two digits there are no more than of days.
-    firsts, lasts = ({match[group] for match in matches} for group in (1, 4))
-    is_short = max(map(len, firsts | lasts), default=_FOUR) < _FOUR
-    if is_short and (len(firsts) < len(lasts) or (len(firsts) == len(lasts) and first_match[2] == "-")):
+    first_numbers, last_numbers = ({match[group] for match in matches} for group in (1, 4))
+    has_short_years = max(map(len, first_numbers | last_numbers), default=_FOUR) < _FOUR
+    difference = len(first_numbers) - len(last_numbers)
+    if has_short_years and (difference < 0 or (difference == 0 and first_match[2] == "-")):
         orders.append("yy/mm")
-    words = f"dates with the {ORDERS[order]} first"
-    return Clock(times, words, True, True, (), repeats, () if year_first or unit or len(orders) == 1 else tuple(orders))
+    unclear_orders = () if year_first or unit or len(orders) == 1 else tuple(orders)
+    return Clock(times, f"dates with the {ORDERS[order]} first", True, True, (), repeats, unclear_orders)
 
 
 def _split_at_space(cells: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

@@ -114,7 +114,7 @@ class Readings(NamedTuple):
     without_row: Ints | None = None
 
     @property
-    def named(self) -> bool:
+    def has_names(self) -> bool:
         """True if the readings are names."""
         return are_names(self.values)
 
@@ -145,7 +145,7 @@ class Readings(NamedTuple):
 
 
 def load(recording: Recorded, options: ReadOptions) -> Table:
-    """Read the table of text of a recording; return a table as it is.
+    """Read the table of a recording's file; a recording that is a table is returned unchanged.
 
     Raises:
         FuguError: the file is of no known form, is broken, or has no wanted row.
@@ -418,12 +418,12 @@ def kind_of_values(readings: Readings) -> Kind:
     present_readings = readings.values[readings.present]
     if not present_readings.size:
         raise FuguError(f"{readings.source}: no row has a reading in column {readings.column}")
-    if not readings.named and not has_few(present_readings):
+    if not readings.has_names and not has_few(present_readings):
         return "numbers"
-    levels = np.unique([name.casefold() for name in {*present_readings}] if readings.named else present_readings)
+    levels = np.unique([name.casefold() for name in {*present_readings}] if readings.has_names else present_readings)
     if len(levels) == 1:
         raise FuguError(f"{readings.source}: column {readings.column} never changes: there is nothing to plan from")
-    if readings.named:
+    if readings.has_names:
         return "on/off" if len(levels) == 2 else "names"
     if (levels != np.floor(levels)).any() or np.abs(levels).max() > 2**53:
         return "numbers"
@@ -440,7 +440,7 @@ def join_readings(recordings: Sequence[Readings]) -> Readings:
     if len(recordings) == 1:
         return first_donor
     for number, recording in enumerate(recordings, 1):
-        if recording.named != first_donor.named or recording.steady != first_donor.steady:
+        if recording.has_names != first_donor.has_names or recording.steady != first_donor.steady:
             raise FuguError(f"recording {number} has other readings than the first: names, numbers and events differ")
         if first_donor.steady and abs(recording.period / first_donor.period - 1.0) > _SAME_PERIOD:
             raise FuguError(

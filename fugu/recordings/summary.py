@@ -56,7 +56,7 @@ class Recording(NamedTuple):
         if self.readings is None:
             return ["Places are not drawn here."]
         ticks = len(self.readings.segments)
-        draw = _name_letters if self.readings.named else _number_bars
+        draw = _name_letters if self.readings.has_names else _number_bars
         return draw(self.readings.values, np.arange(ticks) * min(_WIDTH, ticks) // max(ticks, 1))
 
     @property

@@ -15,9 +15,9 @@ from fugu.planning.question import (
     DEFAULT_BASELINE,
     Cut,
     Question,
-    apart_ticks,
     choose_states,
     merged_states,
+    set_distance,
     three_sets,
 )
 from fugu.planning.states import states_of
@@ -207,7 +207,7 @@ def test_one_reading_far_off_does_not_stretch_the_range(far: float) -> None:
 @pytest.mark.parametrize(("ticks", "baseline"), [(16_859, 300), (16_859, 100), (43_200, 0), (10_000, 30), (4_000, 0)])
 def test_sets_are_ten_baselines_apart_and_made_of_blocks(ticks: int, baseline: int) -> None:
     sets = three_sets(np.zeros(ticks, dtype=np.int64), baseline)
-    apart = apart_ticks(baseline)
+    apart = set_distance(baseline)
     assert apart >= BASELINES_APART * baseline
     for first, second in combinations(sets, 2):
         nearest = np.abs(first.rows[:, None] - second.rows[None, :: max(1, apart // 3)]).min()

@@ -22,7 +22,7 @@ def read(written: Written) -> Readings:
 
 def same_minutes(readings: Readings, states: list[int]) -> None:
     """The ticks are those minutes; a program that writes seconds may move them by less than one."""
-    assert not readings.named
+    assert not readings.has_names
     assert [*(readings.values > 75.0).astype(int)] == states
     assert readings.period_seconds == pytest.approx(60.0, abs=0.01)
     assert not np.diff(readings.segments).any()

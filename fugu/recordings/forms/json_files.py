@@ -273,13 +273,13 @@ def _object_text(line: str) -> str:
 
 
 def _are_json_lines(file: File) -> bool:
-    first_line, _, rest = file.head.partition(b"\n")
+    first_line, _, other_lines = file.head.partition(b"\n")
     document = parse_text(_object_text(first_line.decode(errors="replace")))
     if not isinstance(document, dict):
         return False
     # One line alone with lists or objects is a document.
-    is_whole = not rest.strip() and any(isinstance(value, list | dict) for value in document.values())
-    return not is_whole and not any(map(_has_series, document.values()))
+    is_one_document = not other_lines.strip() and any(isinstance(value, list | dict) for value in document.values())
+    return not is_one_document and not any(map(_has_series, document.values()))
 
 
 def _has_series(value: Any) -> bool:
