@@ -34,7 +34,7 @@ __all__ = [
     "attack",
     "check",
     "check_policy",
-    "checked_policy",
+    "check_result",
     "drawn_releases",
     "load_policy",
     "missing_sentence",
@@ -202,7 +202,7 @@ def drawn_releases(policy: AnyPolicy, recording: Source, **reading_options: Any)
         yield draw_released(policy, recording_table(source, options), options)
 
 
-def checked_policy(check: Check) -> Result:
+def check_result(check: Check) -> Result:
     """Describe a checked policy; the exit code is 3 if a recording is not in its class."""
     if not isinstance(policy := check.policy, Policy):
         return Result(_measure_document(policy, check.stretches), _measure_report(policy, check))
@@ -305,7 +305,7 @@ def _policy_report(policy: Policy, loss: Loss, windows_loss: Loss | None, compar
 
 
 def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> JsonObject:
-    constraint_sets, stream_loss = ConstraintSets(policy.measurement), policy.stream_loss
+    constraints, stream_loss = ConstraintSets(policy.measurement), policy.stream_loss
     return {
         "privacy": privacy_of(policy.stream_loss.epsilon),
         "protected": protected_sentence(policy.discretiser),
@@ -315,15 +315,15 @@ def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> Js
         "adversary": stream_loss.adversary,
         "start": stream_loss.start,
         "stretches": stretch_documents(stretches),
-        "sets": [states.bit_count() for states in constraint_sets.all()],
-        "repeats_from": constraint_sets.start,
+        "sets": [states.bit_count() for states in constraints.all()],
+        "repeats_from": constraints.start,
         "tables": _table_documents(policy),
     }
 
 
 def _measure_report(policy: MeasurePolicy, check: Check) -> Report:
-    constraint_sets = ConstraintSets(policy.measurement)
-    state_sets = constraint_sets.all()
+    constraints = ConstraintSets(policy.measurement)
+    state_sets = constraints.all()
     edge_count = sum(neighbours.bit_count() for neighbours in policy.measurement.neighbours) // 2
     yield Line(
         f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise"
@@ -340,7 +340,7 @@ def _measure_report(policy: MeasurePolicy, check: Check) -> Report:
     yield Line(f"  {missing_sentence(policy)}")
     sizes = [str(state_set.bit_count()) for state_set in state_sets[:8]] + ["..."] * (len(state_sets) > 8)
     yield Line(
-        f"  possible states from tick 0 on: {', '.join(sizes)}; the sets repeat from tick {constraint_sets.start} on"
+        f"  possible states from tick 0 on: {', '.join(sizes)}; the sets repeat from tick {constraints.start} on"
     )
     for table in _table_documents(policy):
         name = "fallback" if table["number"] == 0 else f"table {table['number']}"
@@ -365,11 +365,9 @@ def _stream_loss_words(policy: MeasurePolicy, loss: Any) -> str:
 
 def missing_sentence(policy: PolicyHeader) -> str:
     """Say which state missing readings have; if they have none, by how much they can distort estimates."""
-    states, missing_state = policy.discretiser.states, policy.discretiser.missing
-    if missing_state is not None:
-        return (
-            f"missing readings are in state {states.index(missing_state)} ({missing_state}), protected like the others"
-        )
+    states, state = policy.discretiser.states, policy.discretiser.missing
+    if state is not None:
+        return f"missing readings are in state {states.index(state)} ({state}), protected like the others"
     if policy.missing_share is None:
         return "missing readings have no state, and no bound on their share is declared: estimates do not know of them"
     # With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
@@ -394,14 +392,12 @@ def _table_documents(policy: MeasurePolicy) -> list[JsonObject]:
 
 
 def _guarantee_lines(
-    policy: Policy, guarantee: Guarantee, loss: Loss, scope_words: str, bound: StretchBound | None
+    policy: Policy, guarantee: Guarantee, loss: Loss, scope: str, bound: StretchBound | None
 ) -> Report:
     ticks = guarantee.stretch_ticks
     stretch_words = f" about any {ticks} ticks in a row" if ticks > 1 else ""
     epsilon = loss.epsilon if bound is None else bound.epsilon(ticks)
-    yield Line(
-        f"  claimed  epsilon {guarantee.epsilon:.10g}{stretch_words}, {guarantee.adversary} adversary{scope_words}"
-    )
+    yield Line(f"  claimed  epsilon {guarantee.epsilon:.10g}{stretch_words}, {guarantee.adversary} adversary{scope}")
     yield Line(f"  derived  epsilon {epsilon:.10g} ({loss.bound})")
     for line in stretch_lines(_stretches(policy, bound), policy.discretiser):
         yield Line(f"  {line}")

@@ -119,28 +119,24 @@ def recording_table(source: Source, options: ReadOptions) -> Table:
 
 def _table_of(label: str, columns: dict[str, list[str]], index: Any, options: ReadOptions) -> Table:
     time_columns = [(rank, column_name) for column_name in columns if (rank := time_rank(column_name)) is not None]
-    time_column = options.time or min(time_columns, default=(0, None))[1]
+    time_name = options.time or min(time_columns, default=(0, None))[1]
     is_dated = hasattr(index, "tz_convert") and type(index).__name__ == "DatetimeIndex"
-    if is_dated and time_column is not None and options.time is None:
-        raise UsageError(
-            f"{label} has times in its index and in column {time_column!r}: drop one, or name that by time="
-        )
-    has_times = is_dated or time_column is not None
+    if is_dated and time_name is not None and options.time is None:
+        raise UsageError(f"{label} has times in its index and in column {time_name!r}: drop one, or name that by time=")
+    has_times = is_dated or time_name is not None
     if not has_times and options.period is None:
         raise UsageError(f"{label} has no times: give it an index of times (a DatetimeIndex), or period= in seconds")
-    if is_dated and time_column is None:
-        time_column, columns = _TIME, {_TIME: _texts(index, _TIME, True), **columns}
+    if is_dated and time_name is None:
+        time_name, columns = _TIME, {_TIME: _texts(index, _TIME, True), **columns}
     length = len(next(iter(columns.values()), []))
     if not has_times:
-        time_column, columns = (
-            _TIME,
-            {_TIME: [repr(row * float(options.period or 1.0)) for row in range(length)], **columns},
-        )
+        moments = [repr(row * float(options.period or 1.0)) for row in range(length)]
+        time_name, columns = _TIME, {_TIME: moments, **columns}
     if not length:
         raise FuguError(f"{label} has no rows")
     changes = None if has_times else False
     lines = range(1, length + 1)
-    return Table(label, "a table in memory", columns, lines, time=time_column, changes=changes, has_times=has_times)
+    return Table(label, "a table in memory", columns, lines, time=time_name, changes=changes, has_times=has_times)
 
 
 def _texts(column_values: Iterable[Any], column_name: str, are_times: bool = False) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from fugu.contract.policy import Policy
-from fugu.library.checks import check_policy, checked_policy, drawn_releases, load_policy
+from fugu.library.checks import check_policy, check_result, drawn_releases, load_policy
 from fugu.library.report import Result
 from fugu_cli.app import KnownOption, PolicyArgument, check_commands
 from fugu_cli.commands.plan_options import ChainOptions, RecordingOptions, StartOption
@@ -42,7 +42,7 @@ def policy(
       fugu check policy policy.json --recording mine.csv
     """
     with working("deriving what the streams lose"):
-        return checked_policy(check_policy(file, recording, ceiling, reading.texts()))
+        return check_result(check_policy(file, recording, ceiling, reading.texts()))
 
 
 def attack(
