@@ -218,13 +218,9 @@ def stream(
     if truth is not None and recording is None and live is None:
         raise UsageError("what was read is of use beside --recording or --live")
     policies = [load_policy(path) for path in (file, *(related_policies or ()))]
-    release_config = ReleaseConfig.load(releases) if releases is not None else None
+    config = ReleaseConfig.load(releases) if releases is not None else None
     access_list = AccessList.of(access) if access is not None else None
-    audiences = (
-        planned_audiences(policies, release_config)
-        if access_list is None
-        else access_list.audiences(policies, release_config)
-    )
+    audiences = planned_audiences(policies, config) if access_list is None else access_list.audiences(policies, config)
     address = broker_of(broker)
     with working("listening and attacking"):
         messages = None
@@ -239,7 +235,7 @@ def stream(
                 raise UsageError("what was read is held against symbols and windows, not against points")
             recorded_truth = true_states(policies[0], truth, read_options(**reading.texts()))
         stream_audit = audit_stream(
-            policies, audiences, release_config,
+            policies, audiences, config,
             messages=messages, truth=recorded_truth, loop=loop, known_one_in=known, trials=trials,
         )  # fmt: skip
     if access_list is not None and live is not None:
@@ -314,10 +310,8 @@ def ledger(
             promises = {name: audience.promise for name, audience in release_config.audiences.items()}
         with ExitStack() as stack:
             histories = None if store is None else stack.enter_context(histories_in(Place.of(store).store, ""))
-            ledger_audit = audit_ledger(ledger_db, broker, documents, promises, histories)
-    return audited_ledger(
-        ledger_audit._replace(problems=((problem,) if problem else ()) + ledger_audit.problems), location.name
-    )
+            audit = audit_ledger(ledger_db, broker, documents, promises, histories)
+    return audited_ledger(audit._replace(problems=((problem,) if problem else ()) + audit.problems), location.name)
 
 
 def _policy_files(paths: list[Path] | None) -> list[Path]:

@@ -126,14 +126,14 @@ def is_answer(plan: Plan | Street) -> bool:
 
 
 def offers_of(
-    make_plan: Planner, option_choices: Iterable[AutoOptions], progress: Callable[[str, float], None]
+    make_plan: Planner, choices: Iterable[AutoOptions], progress: Callable[[str, float], None]
 ) -> list[Offer]:
     """Plan with each choice of options; return an offer for each useful plan, with its error on held-back rows.
 
     No held-back row had a part in the choice of options: a baseline is chosen by no reading, an epsilon by all others.
     """
     offers = []
-    for choice_number, options in enumerate(option_choices, 1):
+    for choice_number, options in enumerate(choices, 1):
 
         def report(part: str, share: float, choice_number: int = choice_number) -> None:
             progress(f"what else may be useful, {choice_number}: {part}", share)
@@ -211,10 +211,8 @@ def reading_options(options: RecordingOptions, question: Question) -> ReadOption
 
 def question_asked(options: AutoOptions) -> Question:
     """Return the question that options ask; FuguError if an option cannot be parsed."""
-    option_values = {
-        option.name: getattr(options, option.name) for option in fields(options) if option.name not in _READ_BY
-    }
-    return question_of(option_values.pop("want"), **option_values)
+    values = {option.name: getattr(options, option.name) for option in fields(options) if option.name not in _READ_BY}
+    return question_of(values.pop("want"), **values)
 
 
 _NEXT = (

@@ -127,7 +127,7 @@ def fleet(
         closing(Registry(registry, fleet=root.document.fleet)) as registry_db,
         registry_db.transaction(),
     ):
-        issued_accounts = []
+        accounts = []
         for device in fleet_devices:
             try:
                 account = Account(name=device.name, role="device", streams=tuple(device.sensors))
@@ -146,14 +146,12 @@ def fleet(
                 folder = new_folder(out / device.name)
                 folders.write_device(folder, broker_dir, credentials, device_options)
                 load(folder / "agent.toml")
-                issued_accounts.append((account, credentials))
+                accounts.append((account, credentials))
             except FuguError as error:
                 raise type(error)(f"{devices}: line {device.line}: {error}; nothing was written") from None
         if gateway is not None and gateway_passphrase_file is not None:
-            issued_accounts += _write_gateway(
-                gateway, broker_dir, keys, registry, gateway_passphrase_file, in_place=in_place
-            )
-        broker_dir.admit(issued_accounts)
+            accounts += _write_gateway(gateway, broker_dir, keys, registry, gateway_passphrase_file, in_place=in_place)
+        broker_dir.admit(accounts)
     say(
         f"{out}: {len(fleet_devices)} devices of fleet {root.document.fleet}; "
         "each folder goes onto its device, from hand to hand"
@@ -184,13 +182,13 @@ def _write_gateway(
     decrypt_key(key_bytes, passphrase, gateway_keys[0].path)
     registry_path = os.path.relpath(registry, folder) if in_place else f"{GATEWAY.state}/{registry.name}"
     signed_files = folders.SignedFiles(registry_path, sorted(key_folder.glob("root-*.envelope")), key_bytes, passphrase)
-    issued_accounts = [
+    accounts = [
         (Account(name=name, role=role), broker.issue(name, datetime.now(UTC), ca_key=ca_key()))
         for name, role in _GATEWAY.items()
     ]
-    (_, credentials), (_, rollout_credentials) = issued_accounts
+    (_, credentials), (_, rollout_credentials) = accounts
     folders.write_gateway(folder, broker, credentials, rollout_credentials, [], in_place=in_place, signed=signed_files)
-    return issued_accounts
+    return accounts
 
 
 def _read_devices(file: Path, broker: BrokerFolder) -> list[_Device]:
@@ -201,10 +199,8 @@ def _read_devices(file: Path, broker: BrokerFolder) -> list[_Device]:
     templates_of = cache(lambda name: read_templates([file.parent / name], broker.settings.fleet))
     try:
         columns = csv_reader.fieldnames or ()
-        if missing_columns := [name for name in _COLUMNS if name not in columns]:
-            raise FuguError(
-                f"{file}: line 1: the column {missing_columns[0]} is missing; it needs {', '.join(_COLUMNS)}"
-            )
+        if missing := [name for name in _COLUMNS if name not in columns]:
+            raise FuguError(f"{file}: line 1: the column {missing[0]} is missing; it needs {', '.join(_COLUMNS)}")
         if unknown_columns := [name for name in columns if name not in (*_COLUMNS, *_OPTIONAL)]:
             raise FuguError(f"{file}: line 1: unknown column {unknown_columns[0][:40]!r}")
         if repeated_columns := [name for index, name in enumerate(columns) if name in columns[:index]]:

@@ -107,12 +107,11 @@ def passphrases_in(files: Sequence[Path] | None) -> Passphrases:
     """
     from_environment = os.environ.get(_VARIABLE)
     return Passphrases(
-        [read_passphrase(file) for file in files or ()] or ([from_environment] if from_environment else []),
-        _ask_passphrase,
+        [read_passphrase(file) for file in files or ()] or ([from_environment] if from_environment else []), _ask
     )
 
 
-def _ask_passphrase(prompt: str) -> str:
+def _ask(prompt: str) -> str:
     """Ask for a passphrase at the terminal; FuguError without a terminal or an answer."""
     if not sys.stdin.isatty():
         raise FuguError(f"no passphrase: give --passphrase-file or {_VARIABLE}, or run it at a terminal")
@@ -171,11 +170,8 @@ def init(
     root_quorum, policy_quorum = _quorum(root, "root"), _quorum(policy, "policy")
     passphrase = passphrases_in(passphrase_file).new()
     gateway_passphrase = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
-    roles = {
-        "root": (*root_quorum, passphrase),
-        "policy": (*policy_quorum, passphrase),
-        "gateway": (1, 1, gateway_passphrase),
-    }
+    roles = {"root": (*root_quorum, passphrase), "policy": (*policy_quorum, passphrase)}
+    roles["gateway"] = 1, 1, gateway_passphrase
     new_root = initialise(fleet, keys, roles)
     show_report([_root_table(new_root.document, [keys])])
     say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
@@ -255,25 +251,24 @@ app = command_group({"show": show, "rotate": rotate}, "The keys that a fleet tru
 
 def _root_document(document: RootDocument, folders: list[Path]) -> JsonObject:
     """Return the root as JSON, with the paths of its private keys."""
-    path_by_name, retired_keys = _key_files(document, folders)
+    paths, retired_keys = _key_files(document, folders)
     roles = JsonObject()
     for role in ROLES:
         role_quorum = role_of(document, role)
-        role_keys = [{"key": name, "file": path_by_name.get(short_name(name))} for name in role_quorum.keys]
+        role_keys = [{"key": name, "file": paths.get(short_name(name))} for name in role_quorum.keys]
         roles[role] = {"threshold": role_quorum.threshold, "keys": role_keys}
     return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired_keys.values())}
 
 
 def _root_table(document: RootDocument, folders: list[Path]) -> Table:
     """Show the root as a table, with the paths of its private keys."""
-    path_by_name, retired_keys = _key_files(document, folders)
+    paths, retired_keys = _key_files(document, folders)
     key_rows: list[tuple[str, str, str, str]] = []
     for role in ROLES:
         role_quorum = role_of(document, role)
         quorum_text = f"{role_quorum.threshold} of {len(role_quorum.keys)}"
         key_rows += [
-            (role, quorum_text, short_name(name), path_by_name.get(short_name(name), "elsewhere"))
-            for name in role_quorum.keys
+            (role, quorum_text, short_name(name), paths.get(short_name(name), "elsewhere")) for name in role_quorum.keys
         ]
     key_rows += [("none any more", "", name, path) for name, path in retired_keys.items()]
     title = f"Root version {document.version} of fleet {document.fleet}"
@@ -282,6 +277,6 @@ def _root_table(document: RootDocument, folders: list[Path]) -> Table:
 
 def _key_files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the paths of all keys in folders by short name, and of those keys that the root does not name."""
-    path_by_name = {file.short_name: str(file.path) for file in key_files(folders)}
+    paths = {file.short_name: str(file.path) for file in key_files(folders)}
     root_names = {short_name(name) for name in document.keys}
-    return path_by_name, {name: path for name, path in path_by_name.items() if name not in root_names}
+    return paths, {name: path for name, path in paths.items() if name not in root_names}

@@ -215,23 +215,21 @@ def _version_and_template(options: DocumentOptions, root: Root, roots: list[Root
     The registry's file lies on the gateway's host. So a document in it is trusted only if keys of the root in force
     have signed it. For the number of the newest version, keys of any root in the folders suffice.
     """
-    version_text, restored_text = options.version, options.restores
+    version_text, restored = options.version, options.restores
     if version_text != "next" and not version_text.isdecimal():
         raise UsageError(f"--version must be a number or 'next', got {version_text[:40]!r}")
     template, version = None, None if version_text == "next" else int(version_text[:20])
     if version is not None and version > _MOST_VERSION:
         raise UsageError(f"--version must be at most {_MOST_VERSION}: above, few numbers are left for later documents")
-    if (
-        restored_text is not None and not restored_text.isdecimal()
-    ):  # any root of the folders may have been in force then
-        with file_errors(Path(restored_text), "the document"):
-            template = read_complete(Path(restored_text).read_bytes(), roots)
+    if restored is not None and not restored.isdecimal():  # any root of the folders may have been in force then
+        with file_errors(Path(restored), "the document"):
+            template = read_complete(Path(restored).read_bytes(), roots)
     if options.registry is not None:
         with closing(Registry(options.registry)) as registry_db:
             version = _new_version(registry_db, version, roots)
-            if restored_text is not None and template is None:
-                template = _stored_document(registry_db, int(restored_text[:20]), root)
-    if version is None or (restored_text is not None and template is None):
+            if restored is not None and template is None:
+                template = _stored_document(registry_db, int(restored[:20]), root)
+    if version is None or (restored is not None and template is None):
         raise UsageError("--version next and --restores need --registry")
     if template is not None and version <= template.version:
         raise FleetError(f"version {version} is not newer than version {template.version}, which it brings back")
@@ -266,14 +264,11 @@ def _policy_keys(
     folders: list[Path], root: Root, passphrase_files: list[Path] | None, signed: Signed | None
 ) -> list[Ed25519PrivateKey]:
     """Unlock as many policy keys as still have to sign a document, at least one; FuguError if there is none."""
-    folder_keys, policy_role = key_files(folders), root.document.policy
+    keys, role = key_files(folders), root.document.policy
     signed_names = set() if signed is None else {signature.key.hex() for signature in signed.envelope.signatures}
-    needed_count = max(1, policy_role.threshold - len(signed_names))
+    needed_count = max(1, role.threshold - len(signed_names))
     signing_keys = unlock_keys(
-        folder_keys,
-        (name for name in policy_role.keys if name not in signed_names),
-        needed_count,
-        passphrases_in(passphrase_files),
+        keys, (name for name in role.keys if name not in signed_names), needed_count, passphrases_in(passphrase_files)
     )
     if not signing_keys:
         which = "that has not signed yet " if signed_names else ""
@@ -286,17 +281,8 @@ def _policy_keys(
 def _signature_result(signed: Signed, previous_document: PolicyDocument | None, path: Path) -> Result:
     """Show a signed document: its streams, its signatures, and its content beside that of the previous document."""
     document = signed.document
-    document_facts = {
-        "file": str(path),
-        "version": document.version,
-        "to": str(document.to),
-        "complete": signed.is_complete,
-    }
-    document_facts |= {
-        "signatures": signed.signatures,
-        "needed": signed.needed_signatures,
-        "digest": signed.envelope.digest,
-    }
+    facts = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.is_complete}
+    facts |= {"signatures": signed.signatures, "needed": signed.needed_signatures, "digest": signed.envelope.digest}
     streams, stream_rows = [], []
     for promise in promises(document):
         name, promise_kind, epsilon, adversary, *_ = promise
@@ -313,7 +299,7 @@ def _signature_result(signed: Signed, previous_document: PolicyDocument | None, 
     ]
     if not signed.is_complete:
         report.append(Line("others add theirs with: fugu fleet sign --add-to", bold=True))
-    return Result({**document_facts, "streams": streams, **content_document(document, previous_document)}, report)
+    return Result({**facts, "streams": streams, **content_document(document, previous_document)}, report)
 
 
 NumberArgument = Annotated[
