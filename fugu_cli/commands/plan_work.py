@@ -165,9 +165,9 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
     return type(discretiser)(**{**discretiser.model_dump(), "states": state_names, "missing": name})
 
 
-def _warn_unwritten(header_options: HeaderOptions, names: Iterable[str] = _HEADER) -> None:
+def _warn_unwritten(header: HeaderOptions, names: Iterable[str] = _HEADER) -> None:
     """Warn of options that are only for a policy, which is not written."""
-    for name in changed_options(header_options, names):
+    for name in changed_options(header, names):
         warn(f"--{'for' if name == 'target' else name} is for the policy, which is not written without -o")
 
 
@@ -338,13 +338,13 @@ def _counted_states(states_text: str, query: Query) -> tuple[int, ...]:
     return arguments.states(states_text)
 
 
-def plan_joint(file: Path, options: JointOptions, header_options: HeaderOptions, *, output: Path | None) -> Result:
+def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, output: Path | None) -> Result:
     """Plan streams that move together, and write their policies if a folder is named."""
     try:
         model = ChainModel.from_json(file.read_bytes())
     except ChainClassError as error:
         raise ChainClassError(f"{file}: {error}") from None
-    fleet, device = header_options.names("home/room")
+    fleet, device = header.names("home/room")
     devices = [] if device is None else arguments.split_words(device)
     if len(devices) not in (0, 1, len(model.streams)):
         raise UsageError(f"--for names {len(devices)} devices for {len(model.streams)} streams")
@@ -355,11 +355,9 @@ def plan_joint(file: Path, options: JointOptions, header_options: HeaderOptions,
         plan = plan_streams(request)
     policies = {}
     if output is None:
-        _warn_unwritten(
-            header_options, _HEADER if len(set(devices)) < 2 else _HEADER[1:]
-        )  # names of several devices are shown
+        _warn_unwritten(header, _HEADER if len(set(devices)) < 2 else _HEADER[1:])  # names of several devices are shown
     else:
-        stream_plans = stream_policies(plan, _headers(plan, header_options, fleet, devices))
+        stream_plans = stream_policies(plan, _headers(plan, header, fleet, devices))
         policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in stream_plans}
         if len(policies) < len(stream_plans):
             raise UsageError("two streams would have one file: name their devices otherwise with --for")
@@ -392,14 +390,12 @@ def _streams_request(model: ChainModel, options: JointOptions, devices: list[str
     )
 
 
-def _headers(
-    plan: StreamsPlan, header_options: HeaderOptions, fleet: str | None, devices: list[str]
-) -> list[PolicyHeader]:
+def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, devices: list[str]) -> list[PolicyHeader]:
     """Make the header of each stream's policy."""
     if fleet is None:
         raise UsageError("policies need --for (try 'fugu plan joint --help')")
-    epoch = float(round(time.time())) if header_options.epoch is None else header_options.epoch
-    latency = arguments.positive(header_options.latency, "latency")
+    epoch = float(round(time.time())) if header.epoch is None else header.epoch
+    latency = arguments.positive(header.latency, "latency")
     return [
         PolicyHeader(
             fleet,

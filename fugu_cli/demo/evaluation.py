@@ -147,14 +147,14 @@ class Replay:
         """
         window, scale = self.window, Fraction(self.window.scale)
         part_count = len(self.parts) or 1
-        columns = slice(None) if part_count > 1 else [int(np.argmax(true_counts.std(axis=0)))]
+        shown_columns = slice(None) if part_count > 1 else [int(np.argmax(true_counts.std(axis=0)))]
         tick_count = self.states.size if attacked else int(first_ticks[-1]) + window.length
         states = self.states[:tick_count]
         stated_ticks, changes, best_attack, learners = np.flatnonzero(states >= 0), None, None, tuple[Floats, ...]()
         if part_count == 1 and window.overlap == 1:
-            groups, names = window.groups(self.policy.discretiser.states), len(self.policy.discretiser.states)
-            present = (states >= 0).astype(np.int64)
-            outputs = CountOutputs(released, first_ticks, window.length, scale, groups, tick_count, names, present)
+            groups, state_count = window.groups(self.policy.discretiser.states), len(self.policy.discretiser.states)
+            stated = (states >= 0).astype(np.int64)
+            outputs = CountOutputs(released, first_ticks, window.length, scale, groups, tick_count, state_count, stated)
             knowledge = Knowledge(self.transition, np.zeros(tick_count, dtype=np.int64))
             changes = odds_change(outputs, knowledge)[stated_ticks]
             if attacked:
@@ -163,12 +163,12 @@ class Replay:
                     return replace(outputs, counts=true_counts + laplace_noise(scale, released.shape, generator))
 
                 best_attack, learners = self.attacks(outputs, redraw, knowledge)
-        middles = first_ticks[:, None] + (np.arange(part_count) + 0.5) * window.length / part_count
+        middle_ticks = first_ticks[:, None] + (np.arange(part_count) + 0.5) * window.length / part_count
         return Results(
             replay=self,
-            hours=(middles * self.hours).ravel(),
-            truth=(true_counts / ticks)[:, columns].ravel(),
-            released=np.clip(released / ticks, 0.0, 1.0)[:, columns].ravel(),
+            hours=(middle_ticks * self.hours).ravel(),
+            truth=(true_counts / ticks)[:, shown_columns].ravel(),
+            released=np.clip(released / ticks, 0.0, 1.0)[:, shown_columns].ravel(),
             live=len(first_ticks),
             end=tick_count,
             band=window_error(scale, window.length).share_95 * part_count,
@@ -189,12 +189,12 @@ class Replay:
         """
         states = self.states[: knowledge.segments.size]
         attacks = attack(states, knowledge.segments, outputs, self.tick_epsilon)
-        if (learner := furthest_learner(attacks)) is None:
+        if (furthest_attack := furthest_learner(attacks)) is None:
             return attacks[0] if attacks else None, ()
-        with_truth, generator = replace(knowledge, truth=states), np.random.default_rng(1)
-        attacker = learners(outputs)[learner.attacker]
-        draws = [outputs, *(redraw(generator) for _ in range(FURTHER_DRAWS))]
-        changes = (odds_change(further_outputs, with_truth, attacker) for further_outputs in draws)
+        full_knowledge, generator = replace(knowledge, truth=states), np.random.default_rng(1)
+        attacker = learners(outputs)[furthest_attack.attacker]
+        output_draws = [outputs, *(redraw(generator) for _ in range(FURTHER_DRAWS))]
+        changes = (odds_change(further_outputs, full_knowledge, attacker) for further_outputs in output_draws)
         return attacks[0], tuple(change[states >= 0] for change in changes)
 
     @property
@@ -204,7 +204,7 @@ class Replay:
 
     @property
     def promise(self) -> float:
-        """The largest factor by which the odds on a tick may change."""
+        """The largest factor that is promised for a change of the odds on a tick."""
         return epsilon_to_odds(self.tick_epsilon)
 
     @cached_property
@@ -235,7 +235,7 @@ class Replay:
         return next((stretch.name for stretch in self.stretches if stretch.ticks == ticks), self.tick)
 
     def span(self, ticks: int) -> tuple[float, float]:
-        """Return the first and last hour that are drawn after some ticks: always the whole recording."""
+        """Return the hours at which the drawing begins and ends: those of the whole recording, whatever `ticks` is."""
         return 0.0, self.states.size * self.hours
 
     @cached_property
@@ -251,13 +251,13 @@ class Replay:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of the day that a window counts separately; () if it counts no parts of the day."""
+        """The labels of the parts of the day that a window counts separately; () if it counts none."""
         blocks = self.window.query.blocks
         return () if blocks is None else tuple(blocks.labels)
 
     @cached_property
     def ordinary_changes(self) -> Floats | None:
-        """(n,) ln of the factor by which ordinary randomised response changes the odds on each tick.
+        """(n,) changes of the log-odds on each tick by ordinary randomised response.
 
         The attacker uses all symbols (forward-backward with the average chain of the class). None unless there are two
         states.
@@ -333,9 +333,9 @@ def load_home(epoch: float | None = None) -> Replay:
     discretiser = Thresholds(edges=(0.5,), states=("off", "on"))
     header = PolicyHeader(FLEET, "water-meter", "water", discretiser, _MINUTE, epoch=round(epoch))
     window = WantedWindow("profile", _WEEK, (1,), query=Query("profile", blocks=profile_blocks("4h/UTC", epoch)))
-    hour = stretch_ticks(3600, round(_MINUTE * 1e6))
-    month = _planned_replay("A household's month", header, window, path, "state", readings, hour)
-    return replace(month, of="with water running", tick="minute", recorded="water runs (1) or not (0)")
+    hour_ticks = stretch_ticks(3600, round(_MINUTE * 1e6))
+    replay = _planned_replay("A household's month", header, window, path, "state", readings, hour_ticks)
+    return replace(replay, of="with water running", tick="minute", recorded="water runs (1) or not (0)")
 
 
 def _planned_replay(
@@ -428,7 +428,7 @@ def _range_words(least_text: str, most_text: str) -> str:
 
 
 def summary(results: Results) -> tuple[str, ...]:
-    """Return a sentence about use and one about privacy; after all attacks also about learners and success."""
+    """Return sentences about use and privacy; after all attacks, about learners and success, too."""
     replay, attack = results.replay, results.attack
     tick, promise = replay.tick, f"x {replay.promise:.1f}"
     sentences = [results.use_sentence()]
@@ -449,12 +449,12 @@ def summary(results: Results) -> tuple[str, ...]:
         sentences[-1] += "."
     if results.learner is not None:
         peaks = sorted(float(learner.max()) for learner in results.learners)
-        excess = sorted(results.share_beyond(learner) for learner in results.learners)
+        excess_shares = sorted(results.share_beyond(learner) for learner in results.learners)
         sentences.append(
             "Habits are not protected: for an attacker who learns them, odds change by up to "
             f"{_factor_words(float(results.learner.max()))}, and over {len(peaks)} draws of the noise by "
             f"{_range_words(_factor_words(peaks[0]), _factor_words(peaks[-1]))}. They change by more than {promise} on "
-            f"{_range_words(f'{100 * excess[0]:.0f}', f'{100 * excess[-1]:.0f}')} % of the {tick}s."
+            f"{_range_words(f'{100 * excess_shares[0]:.0f}', f'{100 * excess_shares[-1]:.0f}')} % of the {tick}s."
         )
     if attack is not None:
         sentences.append(

@@ -130,9 +130,9 @@ class Page:
             others: the lanes of other attackers, by name.
             fields: further fields of the drawing.
         """
-        stays, leaves, knows = lanes_document(lanes)
-        attackers = {"knows": knows} | {name: lanes_document([lane])[0] for name, lane in (others or {}).items()}
-        document = {"lanes": [stays, leaves], "attackers": attackers, **fields}
+        *lane_documents, attacker_document = lanes_document(lanes)
+        attackers = {name: lanes_document([lane])[0] for name, lane in (others or {}).items()}
+        document = {"lanes": lane_documents, "attackers": {"knows": attacker_document} | attackers, **fields}
         self._files[f"/lanes-{index}.json"] = json.dumps(document, allow_nan=False).encode()
         self._draw_count += 1
         self.show_replay(index, drawn=self._draw_count)
@@ -143,7 +143,7 @@ class Page:
         self.show(report=_REPORT)
 
     def stay(self, choices: Queue[int] | None = None) -> int | None:
-        """Serve until Ctrl-C (return None) or a choice (return its number); without a terminal, return None at once."""
+        """Serve until the user chooses, and return the number; None after Ctrl-C, or at once without a terminal."""
         if sys.stdout.isatty():
             say("the page stays until Ctrl-C")
             with suppress(KeyboardInterrupt):
@@ -169,7 +169,7 @@ class Page:
         return None
 
     def _belongs(self, session: str) -> bool:
-        """Return whether a session is that of this page."""
+        """Return whether a session is the one of this page's browser."""
         return bool(self._session) and secrets.compare_digest(session.encode(), self._session.encode())
 
     def _leading_file(self) -> Path:
@@ -189,7 +189,7 @@ class Page:
     def _answer(
         self, path: str, headers: Any, posted_body: BufferedIOBase | None = None
     ) -> tuple[HTTPStatus, str, bytes, dict[str, str]]:
-        """Return the status, type, body and further headers of an answer; `posted_body` is None for GET."""
+        """Answer a request: return the status, type, body and further headers. `posted_body` is None for GET."""
         url, host = urlsplit(path), headers.get("Host", "")
         if host not in self._hosts:
             return HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"not a name of this page", {}

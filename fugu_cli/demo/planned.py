@@ -94,12 +94,12 @@ def plan_and_replay(
     not_private: bool,
     trial: TrialNumbers | None = None,
 ) -> tuple[int, list[AutoOptions]]:
-    """Plan, replay and attack a recording. Return the exit code, and other settings that the page offers."""
+    """Plan, replay and attack a recording. Return the exit code, and the other choices of options that are offered."""
     plan, offers = _plan_on_page(page, path, readings, options)
-    use, privacy, *details = plan.verdict
-    say(use, style="bold")
-    say(privacy, style="bold")
-    for sentence in details:
+    use_sentence, privacy_text, *reasons = plan.verdict
+    say(use_sentence, style="bold")
+    say(privacy_text, style="bold")
+    for sentence in reasons:
         say(sentence)
     if not (is_answer(plan) or (plan.useful and not_private)):
         command = ["fugu", "try", str(path)]
@@ -108,8 +108,8 @@ def plan_and_replay(
             {**_offer_button(offer, options), "options": {"offer": str(index)}} for index, offer in enumerate(offers)
         ]
         block = "\n".join(shlex.join([*command, *option_words(settings, TrialOptions)]) for _, settings in offers)
-        paste = [*_INSTEAD, block] if offers else [_INSTEAD[0], _LONGER, ""]
-        page.show(stage=_no_answer_words(offers), ended=True, offers=buttons, paste=paste)
+        paste_lines = [*_INSTEAD, block] if offers else [_INSTEAD[0], _LONGER, ""]
+        page.show(stage=_no_answer_words(offers), ended=True, offers=buttons, paste=paste_lines)
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
         return NOTHING, [settings for _, settings in offers]
     failures, stage = list[str](), _TOO_SHORT if _is_short(plan) else _NOT_REPLAYED
@@ -135,7 +135,7 @@ def plan_and_replay(
 
 
 def plan_and_draw(page: Page, path: Path, readings: Readings | None, options: AutoOptions, form: Sequence[str]) -> Plan:
-    """Plan, and draw what would leave, without any replay. If there is no answer, show buttons with other settings.
+    """Plan, and draw the values that would leave, without any replay. Without an answer, show buttons with offers.
 
     `form` are the fields of the form that a button fills in.
     """
@@ -167,7 +167,7 @@ class _AskedElseError(Exception):
 def show_stretches(
     page: Page, path: Path, readings: Readings, options: AutoOptions, plan: Plan, is_stale: Callable[[], bool]
 ) -> None:
-    """Plan for other protected stretches, and show each plan beside the first as soon as it is made.
+    """Plan for other protected stretches, and show each plan beside the first plan as soon as it is made.
 
     `options` are the question of the first plan. Stop as soon as `is_stale` returns True.
     """
@@ -195,7 +195,7 @@ def show_stretches(
 
 
 def _field_text(options: AutoOptions, name: str) -> str:
-    """Return the text of an option in a form."""
+    """Return the value of an option as text for the form."""
     value = getattr(options, name)
     return "" if value is None else ",".join(value) if isinstance(value, list) else str(value)
 
@@ -210,24 +210,24 @@ def _plan_on_page(page: Page, path: Path, readings: Readings | None, options: Au
         OSError: the file cannot be read.
     """
     question = question_asked(options)
-    identity = target_of(options.fleet, options.device, options.stream, options.epoch)
+    target = target_of(options.fleet, options.device, options.stream, options.epoch)
     if readings is None:
-        solve = planner([path], question, identity, reading_options(options, question))
+        make_plan = planner([path], question, target, reading_options(options, question))
     else:
-        solve = _planner(readings, path, identity)
+        make_plan = _planner(readings, path, target)
     with working("planning", measured=True) as progress:
 
         def tell(part: str, share: float) -> None:
             progress(part, share)
             page.show(stage=f"planning: {part}", done=share)
 
-        plan = solve(question, progress=tell)
+        plan = make_plan(question, progress=tell)
         page.show(verdicts=_verdicts(plan), details=plan.verdict[2:])
         page.link(plan.page())
         if is_answer(plan):
             return plan, []
         _show_nearest(page, plan)
-        return plan, offers_of(solve, other_options(plan.details, options), tell)
+        return plan, offers_of(make_plan, other_options(plan.details, options), tell)
 
 
 def _show_nearest(page: Page, plan: Plan) -> None:
@@ -248,11 +248,11 @@ def _show_nearest(page: Page, plan: Plan) -> None:
 
 def _verdicts(plan: Plan) -> list[list[str]]:
     """Return the verdicts on use and on privacy for the page: each as "yes" or "no", a headline and the reason."""
-    are_good = plan.useful, plan.privacy != "none"
+    good_flags = plan.useful, plan.privacy != "none"
     sentences = [_plain_words(sentence).partition(": ") for sentence in plan.verdict[:2]]
     return [
         ["yes" if is_good else "no", headline, f"{reason[:1].upper()}{reason[1:]}"]
-        for is_good, (headline, _, reason) in zip(are_good, sentences, strict=True)
+        for is_good, (headline, _, reason) in zip(good_flags, sentences, strict=True)
     ]
 
 
@@ -271,20 +271,19 @@ def _no_answer_words(offers: Sequence[Offer]) -> str:
 
 
 def _offer_button(offer: Offer, options: AutoOptions) -> dict[str, str]:
-    """Return an offer as a button, with the cost of its settings."""
-    offer_words, settings = offer
+    """Return an offer as a button of the page, with its cost in words."""
+    offer_words, new_options = offer
     current_options = asdict(options)
-    changes = {name: value for name, value in asdict(settings).items() if value != current_options[name]}
+    changes = {name: value for name, value in asdict(new_options).items() if value != current_options[name]}
     words_of_settings = ", ".join(_setting_words(name, value) for name, value in changes.items())
     cost_words = _plain_words(offer_words).partition(": ")[2]
     cost_words = f"{cost_words[:1].upper()}{cost_words[1:].removesuffix('.')}."
-    if settings.epsilon > options.epsilon:
+    if new_options.epsilon > options.epsilon:
         chance_before = sure_words(options.epsilon).removeprefix("from 50 % to at most ").removesuffix(" sure")
-        cost_words += f" What that gives up: {sure_words(settings.epsilon)}, instead of {chance_before}."
+        cost_words += f" What that gives up: {sure_words(new_options.epsilon)}, instead of {chance_before}."
     if "protect" in changes:
-        cost_words += (
-            f" What that gives up: only {_setting_words('protect', settings.protect)}, {sure_words(settings.epsilon)}."
-        )
+        hidden_words = _setting_words("protect", new_options.protect)
+        cost_words += f" What that gives up: only {hidden_words}, {sure_words(new_options.epsilon)}."
     return {"words": f"Plan with {words_of_settings} instead", "more": cost_words}
 
 
@@ -300,7 +299,7 @@ def _setting_words(name: str, value: Any) -> str:
 
 
 def _planner(readings: Readings, path: Path, target: Target) -> Planner:
-    """Return the planner of a recording that has been read."""
+    """Return a planner for readings; `path` is their file."""
     return lambda query, progress: Plan(plan_auto(readings, query, np.random.default_rng(1), progress), path, target)
 
 
@@ -386,6 +385,6 @@ def _sensor_block(plan: Plan, path: Path, options: list[str]) -> str:
     topic, payload_path = topic_of_recording(plan)
     sensor = Mqtt(kind="mqtt", port=_PORT, topic=topic, path=payload_path)
     configuration = plan.configuration(sensor=topic_sensor(plan, sensor))
-    flag = ["--not-private"] if plan.privacy == "none" else []
-    command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *options, *flag, "-o", "plan"])
+    extra_options = ["--not-private"] if plan.privacy == "none" else []
+    command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *options, *extra_options, "-o", "plan"])
     return f"{command}\ncat > plan/agent.toml <<'END'\n{configuration}END\nfugu agent run plan/agent.toml\n"

@@ -142,9 +142,9 @@ async def _serve_embedded(port: int) -> None:
     """Run the embedded broker until the process ends."""
     from amqtt.broker import Broker
 
-    anonymous = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
+    plugins = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
     listener = {"type": "tcp", "bind": f"127.0.0.1:{port}"}
-    broker = Broker({"listeners": {"default": listener}, "plugins": anonymous})
+    broker = Broker({"listeners": {"default": listener}, "plugins": plugins})
     await broker.start()
     await asyncio.Event().wait()
 
@@ -273,7 +273,7 @@ class Site:
         command: Sequence[str] = ("edge_agent",),
         **options: object,
     ) -> Device:
-        """Write the files of a device, which the gateway knows from its next start on.
+        """Write the files of a device. A gateway knows it from the next start of the gateway on.
 
         Args:
             policy: the policy of its only stream.
@@ -294,7 +294,7 @@ class Site:
 
 @contextmanager
 def start_site(fleet: str, broker_kind: str, logs: Path) -> Iterator[Site]:
-    """Run a broker while the context lasts, and the processes of a fleet that are added; errors as `start_broker`."""
+    """Run a broker and a fleet's processes while the context lasts; errors as `start_broker`."""
     with TemporaryDirectory(prefix="fugu-replay-") as folder, ExitStack() as stack:
         port, name = stack.enter_context(start_broker(broker_kind, logs))
         yield Site(fleet, Path(folder), logs, Broker(port=port, max_backoff=1), name, stack)

@@ -36,8 +36,8 @@ def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[l
     span = replay.span(ticks if results is None else results.end)
     stays = readings_lane(replay.values, replay.hours, ticks, replay.recorded, span)
     stays = stays._replace(words=f"{replay.tick}s, on the device", marks=replay.marks if replay.parts else ())
-    others = attacker_lanes(replay, results)
-    return [stays, _leaving_lane(replay, results, span), others.pop("knows")], others
+    attackers = attacker_lanes(replay, results)
+    return [stays, _leaving_lane(replay, results, span), attackers.pop("knows")], attackers
 
 
 def readings_lane(
@@ -115,13 +115,13 @@ def attacker_lanes(replay: Replay, results: Results | None) -> dict[str, Lane]:
     return {name: _odds_lane(replay, name, odds, results) for name, odds in changes.items() if odds is not None}
 
 
-def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Results | None) -> Lane:
+def _odds_lane(replay: Replay, attacker: str, changes: Floats | None, results: Results | None) -> Lane:
     """Draw an attacker's certainty of each tick, from even odds."""
     promise = most_sure(replay.tick_epsilon)
-    shapes, style, label = list[Shape](), "nobody", "the promise to one who knows the habits:"
-    if name == "knows":
+    shapes, style, promise_words = list[Shape](), "nobody", "the promise to one who knows the habits:"
+    if attacker == "knows":
         shapes = [Shape("zone", "allowed", [(0.5, promise)])]
-        style, label = "promise", "the promise: at most"
+        style, promise_words = "promise", "the promise: at most"
     number_text, words = "–", f"the surest an attacker got, from 50 %, {replay.attacker_question}"
     if changes is not None and results is not None:
         certainties = 1.0 / (1.0 + np.exp(-np.abs(changes)))
@@ -140,10 +140,10 @@ def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Resul
             Shape("dots", "beyond", [dot for dot in dots if dot[1] > limit]),
         ]
         number_text = _percent(float(certainties.max()))
-        if excess := float((certainties > limit).mean()):
-            words += f"; above the line for {100 * excess:.0f} %"
-    shapes.append(Shape("level", style, [(promise,)], f"{label} {_percent(promise)}"))
-    header, span = f"one {_ATTACKERS[name]} · 50 %: a coin flip", replay.span(0 if results is None else results.end)
+        if excess_share := float((certainties > limit).mean()):
+            words += f"; above the line for {100 * excess_share:.0f} %"
+    shapes.append(Shape("level", style, [(promise,)], f"{promise_words} {_percent(promise)}"))
+    header, span = f"one {_ATTACKERS[attacker]} · 50 %: a coin flip", replay.span(0 if results is None else results.end)
     return certainty_lane(number_text, words, header, 190, span, shapes, replay.marks)
 
 
@@ -154,11 +154,11 @@ def stretches_lane(stretches: Sequence[Stretch], promised_stretch: str) -> Lane:
     for index, stretch in enumerate(shown_stretches):
         style = "most" if stretch.epsilon <= LARGEST_PROTECTED else "bare"
         bars[style].append((index + 0.2, index + 0.8, 0.5, most_sure(stretch.epsilon)))
-    promised = [stretch for stretch in shown_stretches if stretch.name == promised_stretch] or shown_stretches
+    promised_stretches = [stretch for stretch in shown_stretches if stretch.name == promised_stretch] or shown_stretches
     names = ", ".join(_short_name(stretch.name) for stretch in shown_stretches if stretch.epsilon > LARGEST_PROTECTED)
     words = f"at most sure of what went on in any {promised_stretch.removeprefix('1 ')}, if 50 % sure before"
     words += f"; not protected: {names}" if names else ""
-    level = most_sure(promised[0].epsilon)
+    level = most_sure(promised_stretches[0].epsilon)
     shapes = [Shape("bars", style, points) for style, points in bars.items()]
     shapes.append(Shape("level", "promise", [(level,)], f"the promise: at most {_percent(level)}"))
     marks = [(index + 0.5, _short_name(stretch.name)) for index, stretch in enumerate(shown_stretches)]
@@ -168,8 +168,8 @@ def stretches_lane(stretches: Sequence[Stretch], promised_stretch: str) -> Lane:
 
 
 def _short_name(name: str) -> str:
-    for long, short in ((" minutes", " min"), (" minute", " min"), (" hours", " h"), (" hour", " h")):
-        name = name.replace(long, short)
+    for long_unit, short_unit in ((" minutes", " min"), (" minute", " min"), (" hours", " h"), (" hour", " h")):
+        name = name.replace(long_unit, short_unit)
     return name
 
 

@@ -74,14 +74,14 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
         replays.append(load_home())
         page.show_replay(len(NIGHTS), name="A home", title=_HOME_TITLE, sub=_HOME_SUB)
         draw_replay(page, len(NIGHTS), replays[-1], 0)
-        name, seconds, nights, failures = run_replays(page, replays, folder, broker)
-        for night in nights:
-            title = f"{night.replay.name}: what stays, what leaves, and what attackers can say"
-            write_pictures(folder, night.replay.device, title, _night_lanes(night))
-            say(f"\n{night.replay.name}", style="bold")
-            for sentence in summary(night):
+        name, seconds, results, failures = run_replays(page, replays, folder, broker)
+        for result in results:
+            title = f"{result.replay.name}: what stays, what leaves, and what attackers can say"
+            write_pictures(folder, result.replay.device, title, _night_lanes(result))
+            say(f"\n{result.replay.name}", style="bold")
+            for sentence in summary(result):
                 say(sentence)
-        arrivals, expected = sum(night.live for night in nights), sum(night.replay.expected for night in nights)
+        arrivals, expected = (sum(result.live for result in results), sum(result.replay.expected for result in results))
         say(f"\n{arrivals} of {expected} numbers came in {seconds:.0f} s by {name}; pictures of all are in {folder}")
         for sentence in failures:
             say(f"missing: {sentence}")
@@ -90,10 +90,10 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
     return 1 if failures else 0
 
 
-def _night_lanes(night: Results) -> list[Lane]:
+def _night_lanes(results: Results) -> list[Lane]:
     """Return the lanes of a whole replay: the readings, the released values, and every attacker with results."""
-    lanes, others = replay_lanes(night.replay, night.replay.states.size, night)
-    for name, lane in others.items():
+    lanes, attackers = replay_lanes(results.replay, results.replay.states.size, results)
+    for name, lane in attackers.items():
         lanes[-1] = lanes[-1]._replace(marks=())
         lanes.append(lane._replace(title=_OTHERS[name], height=140))
     return lanes
@@ -102,16 +102,16 @@ def _night_lanes(night: Results) -> list[Lane]:
 def show_recording(page: Page, index: int, readings: Cells, hours: float, quantity: str) -> None:
     """Draw a recording before its replay, with empty lanes below it."""
     stays = readings_lane(readings, hours, 0, quantity)._replace(number=f"{len(readings):,}")
-    leaves = shares_lane("0", "nothing yet", "", 174, stays.span)
-    attacker = certainty_lane("–", "nothing yet", "", 190, stays.span, marks=time_marks(stays.span[1]))
-    page.draw(index, [stays, leaves, attacker], waiting=True)
+    released_lane = shares_lane("0", "nothing yet", "", 174, stays.span)
+    attacker_lane = certainty_lane("–", "nothing yet", "", 190, stays.span, marks=time_marks(stays.span[1]))
+    page.draw(index, [stays, released_lane, attacker_lane], waiting=True)
 
 
 def draw_replay(page: Page, index: int, replay: Replay, ticks: int, results: Results | None = None) -> None:
-    """Draw the first `ticks` ticks of a replay, and the values that have arrived."""
+    """Draw a replay: the readings of its first `ticks` ticks, and the values that have arrived."""
     is_waiting = not replay.parts and (results is None or results.attack is None)
-    use = "" if results is None else results.use_sentence()
-    page.draw(index, *replay_lanes(replay, ticks, results), summary=use, waiting=is_waiting)
+    use_sentence = "" if results is None else results.use_sentence()
+    page.draw(index, *replay_lanes(replay, ticks, results), summary=use_sentence, waiting=is_waiting)
 
 
 class _Device(NamedTuple):
@@ -125,7 +125,7 @@ class _Device(NamedTuple):
 
 
 class Subscriber(Listener):
-    """A subscriber to all that the devices of some replays publish."""
+    """A subscriber to the status and the values of the devices of some replays."""
 
     def __init__(self, broker: Broker, replays: Sequence[Replay]) -> None:
         self.devices = {replay.device: _Device(0.0, 0, 0, "", {}) for replay in replays}

@@ -79,7 +79,7 @@ class Hour(NamedTuple):
 
 
 def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
-    """Run a street for some hours of the recording; return 1 if a sum is missing.
+    """Run the demo of a street for some hours of the recording; return 1 if a sum is missing.
 
     Args:
         out: the folder for the pictures and the processes' logs.
@@ -135,7 +135,7 @@ def _street_plan(days: Ints) -> Street:
 
 
 def _home_device(site: Site, policy: Policy, states: Ints, group: SharedWindow) -> tuple[Device, str]:
-    """Write the files of a home that is a program and a member of the group; return also the digits of its key."""
+    """Write the files of a home whose agent is a program; return its device, and the digits of its key."""
     folder, ceiling = site.folder / policy.device, {"epsilon": policy.guarantee.epsilon, "seconds": _HOUR}
     sensor, clock = {"kind": "replay", "file": "readings.csv", "loop": False}, {"trusted": True}
     device = site.device(policy, sensor, folder / "agent.log", ceiling=ceiling, clock=clock)
@@ -318,17 +318,17 @@ def _hour_lines(scene: _Scene, watcher: _Watcher, hour_number: int) -> list[str]
 
 
 def _summary(scene: _Scene, plan: Street, hours: Sequence[Hour]) -> int:
-    """Print the two verdicts, and what the site and the helper saw; return 1 if a sum is missing."""
+    """Print the verdicts, and the numbers that site and helper saw; return 1 if a sum is missing."""
     if not hours:
         raise FuguError("no sum has come")
     _, _, released, truth, habit = np.array(hours).T
-    mean_error, guess_error, habit_error = (
+    sum_error, guess_error, habit_error = (
         float(np.abs(shares - truth).mean()) for shares in (released, scene.constant, habit)
     )
-    verdict = "Useful" if 2 * mean_error <= guess_error else "Not useful in these hours"
+    verdict = "Useful" if 2 * sum_error <= guess_error else "Not useful in these hours"
     plural = "s" if len(hours) > 1 else ""
     say(
-        f"\n{verdict}: {len(hours)} sum{plural}, off by {error_words(mean_error)} on average (planned over many: "
+        f"\n{verdict}: {len(hours)} sum{plural}, off by {error_words(sum_error)} on average (planned over many: "
         f"{error_words(plan.details.size.off)}); guessing is off by "
         f"{error_words(guess_error)}, and habit by {error_words(habit_error)}.",
         style="bold",

@@ -69,7 +69,7 @@ class SymbolReplay(Replay):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """(): a symbol is of one tick, and counts no parts of the day."""
+        """An empty tuple: a symbol is of one tick, and counts no parts of the day."""
         return ()
 
     @property
@@ -78,7 +78,7 @@ class SymbolReplay(Replay):
         return f"probability of {self.of}, by a filter of the symbols, the newest {_SHOWN} {self.tick}s · dashes: truth"
 
     def span(self, ticks: int) -> tuple[float, float]:
-        """Return the first and last hour that are drawn after some ticks: those of the newest 300."""
+        """Return the hours at which the drawing begins and ends after some ticks: those of the newest 300 ticks."""
         end_tick = min(max(ticks, _SHOWN), self.states.size)
         return max(end_tick - _SHOWN, 0) * self.hours, end_tick * self.hours
 

@@ -90,7 +90,7 @@ class Walk(NamedTuple):
     later: dict[int, SmoothedValue]
 
     def points(self, ticks: Sequence[int]) -> list[tuple[float, ...]]:
-        """Return the released points of ticks, in the policy's unit."""
+        """Return the points that were released at some ticks, in the policy's unit."""
         scale = self.policy.resolution
         return [tuple(float(x * y) for x, y in zip(self.released[tick].point, scale, strict=True)) for tick in ticks]
 
@@ -104,7 +104,7 @@ class Walk(NamedTuple):
 
     @property
     def errors(self) -> tuple[float, float, float]:
-        """The errors of released points with an estimate, of these estimates, and of estimates with later points."""
+        """Three errors: of released points with an estimate, of these estimates, and of estimates with later points."""
         estimated_ticks = sorted(self.released.keys() & self.estimates.keys())
         return (
             self.error(dict(zip(estimated_ticks, self.points(estimated_ticks), strict=True))),
@@ -290,7 +290,7 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
     """Return three maps of the newest ticks: the true way, released points, and the gateway's estimate."""
     first_tick = max(0, len(walk.truth) - _SHOWN)
     recent_places = [tuple(place) for place in walk.truth[first_tick:].tolist()]
-    truth = Shape("line", "truth", recent_places)
+    truth_shape = Shape("line", "truth", recent_places)
     ticks = sorted(tick for tick in walk.released if tick >= first_tick)
     points = walk.points(ticks)
     _, estimate_error, _ = walk.errors
@@ -298,8 +298,8 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
     arrivals, span = len(walk.released), f"of the last {_SHOWN} steps"
     count_words = f"of {arrivals if expected is None else expected:,} points"
     step_shapes = [Shape("line", "raw", recent_places), Shape("dots", "here", recent_places[-1:])]
-    point_shapes = [truth, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
-    guess_shapes = [truth] if estimate is None else [truth, *_estimate_shapes(estimate)]
+    point_shapes = [truth_shape, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
+    guess_shapes = [truth_shape] if estimate is None else [truth_shape, *_estimate_shapes(estimate)]
     certainty = f"{100 * most_sure(walk.policy.epsilon):.0f} %"
     promise = f"sure at most of one of two places up to {_RADIUS * _CELL} m apart, by one point; 50 % before"
     guess_words = "best guess from all points, with its 95 % ranges" + (
@@ -344,9 +344,9 @@ def _estimate_shapes(estimate: ValueEstimate) -> list[Shape]:
 
 def _summary(walk: Walk) -> list[tuple[str, str]]:
     """Return the numbers of the demo as rows of names and values."""
-    tables = Counter(point_error.table for point_error in walk.released.values())
+    count_by_table = Counter(released_point.table for released_point in walk.released.values())
     first_sent_table = len(walk.policy.measure_tables)
-    sent_counts = [count for table_number, count in tables.items() if table_number >= first_sent_table]
+    sent_counts = [count for table_number, count in count_by_table.items() if table_number >= first_sent_table]
     unit = walk.policy.unit
     hidden_counts = [estimate.protection for estimate in walk.estimates.values() if estimate.protection]
     point_error, estimate_error, smoothed_error = walk.errors
@@ -354,7 +354,7 @@ def _summary(walk: Walk) -> list[tuple[str, str]]:
         ("ticks of the walk", f"{len(walk.truth)}"),
         ("points that arrived", f"{len(walk.released)}"),
         ("ticks while the device was down", f"{len(walk.truth) - len(walk.released)}"),
-        ("drawn from the fallback table", f"{tables[0]}"),
+        ("drawn from the fallback table", f"{count_by_table[0]}"),
         ("drawn from tables that the gateway sent", f"{sum(sent_counts)}, from {len(sent_counts)} tables"),
         ("epsilon of a point, between cells of the policy graph", f"{walk.policy.epsilon:g}"),
         ("a possible cell is hidden among at least", f"{min(hidden_counts, default=0)} cells"),

@@ -106,8 +106,8 @@ def run(*, not_private: bool, browser: bool) -> int:
 def refuse_beside_gateway(*folders: Path) -> None:
     """Raise FuguError if a gateway is installed here, or one of the folders has a gateway's file or store."""
     files = [file for folder in folders for file in (folder.iterdir() if folder.is_dir() else ()) if file.is_file()]
-    checks = {".toml": is_gateway_file, ".sqlite": _is_store, ".db": _is_store}
-    gateway_files = [file for file in files if file.suffix in checks and checks[file.suffix](file)]
+    check_by_suffix = {".toml": is_gateway_file, ".sqlite": _is_store, ".db": _is_store}
+    gateway_files = [file for file in files if file.suffix in check_by_suffix and check_by_suffix[file.suffix](file)]
     for file in (*(path for path in _INSTALLED if path.exists()), *gateway_files):
         raise FuguError(f"{file} is a gateway's: run fugu start where the sensor is, never beside a gateway")
 
@@ -251,8 +251,8 @@ class _Wizard:
                         note += f"comes now is in {self._topics.newest.name}. The newest four are kept."
                 if message_count:
                     self._recording = self._topics.full if note else self._topics.newest
-                loss = f" {live_topic.lost} came too fast and are lost." if live_topic.lost else ""
-                arrivals = f"{message_count} messages have come.{note}{loss}"
+                loss_words = f" {live_topic.lost} came too fast and are lost." if live_topic.lost else ""
+                arrivals = f"{message_count} messages have come.{note}{loss_words}"
                 stage = f"recording: {arrivals} After a day or more, show what would leave."
                 self.page.show(stage=stage, stalled=live_topic.trouble, step=2 if message_count else 1)
                 time.sleep(_POLL_SECONDS)
@@ -265,8 +265,8 @@ class _Wizard:
         if self._recording is None:
             raise FuguError("there is no recording yet: choose a file, or record a topic")
         self._plan = None
-        empty: JsonObject = {name: [] for name in ("verdicts", "replays", "details", "offers", "stretches")}
-        self.page.show(stage="reading", paste=None, report=None, step=2, **empty)
+        empty_fields: JsonObject = {name: [] for name in ("verdicts", "replays", "details", "offers", "stretches")}
+        self.page.show(stage="reading", paste=None, report=None, step=2, **empty_fields)
         options = _plan_options(fields)
         readings = readings_of(self._recording, options)
         show_readings(self.page, readings)
@@ -286,18 +286,18 @@ class _Wizard:
                 "this plan is not private: ask for a smaller epsilon, or start the page with fugu start --not-private"
             )
         broker, folder = broker_of(fields["broker"]), Path(fields["folder"] or "plan")
-        lines, command = [_STDIN], shlex.join(["fugu", "agent", "run", str(folder / "agent.toml")])
+        sensor_lines, command = [_STDIN], shlex.join(["fugu", "agent", "run", str(folder / "agent.toml")])
         if fields["topic"]:
             sensor = _mqtt_sensor(fields)
             _refuse_fleet_broker(sensor, broker, must_connect=False)
-            lines = topic_sensor(self._plan, sensor)
+            sensor_lines = topic_sensor(self._plan, sensor)
         else:
             command = f"YOUR-SENSOR | {command}"
         refuse_beside_gateway(folder, folder.parent)
         topic_of("symbols", fields["fleet"], fields["device"], "readings")  # names that no topic has are refused
-        identity = self._plan.target._replace(fleet=fields["fleet"], device=fields["device"])
-        files = replace(self._plan, target=identity).save(
-            folder, not_private=self._not_private, broker=broker, sensor=lines
+        target = self._plan.target._replace(fleet=fields["fleet"], device=fields["device"])
+        files = replace(self._plan, target=target).save(
+            folder, not_private=self._not_private, broker=broker, sensor=sensor_lines
         )
         if self._plan.privacy != "none":  # else its owner has to write the ceiling
             load(folder / "agent.toml")  # as the agent will

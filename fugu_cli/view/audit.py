@@ -31,7 +31,7 @@ _TRIALS = ("released", "noise", "strongest", "without", "ceiling", "odds, known"
 def attacked_recordings(
     trials: Sequence[Trial], stretches: Sequence[StretchTrial], conditions: Sequence[str]
 ) -> Result:
-    """Show attacks on recordings: a table for each recording; for a single recording all attackers of all trials, too.
+    """Show attacks on recordings: a table for each recording, and for a single one all attackers of all trials.
 
     `conditions` are the conditions of the promises about sums.
     """
@@ -93,12 +93,12 @@ def _summary_row(trial: Trial) -> tuple[str, ...]:
 
 
 def _learned_words(attacks: Sequence[Attack]) -> str:
-    """Return the range of the learners' odds factors over all draws of the noise, and of the shares over e^epsilon."""
+    """Return the ranges of learners' odds factors and of their shares beyond e^epsilon, over all draws of noise."""
     odds_factors = sorted(attack.furthest for attack in attacks if attack.furthest is not None)
-    excess = sorted(attack.beyond for attack in attacks if attack.beyond is not None)
+    excess_shares = sorted(attack.beyond for attack in attacks if attack.beyond is not None)
     if len(odds_factors) < 2 or odds_factors[0] == odds_factors[-1]:
         return _odds_words(attacks[0] if attacks else None)
-    return f"x {odds_factors[0]:.3g} to {odds_factors[-1]:.3g} ({excess[0]:.0%} to {excess[-1]:.0%})"
+    return f"x {odds_factors[0]:.3g} to {odds_factors[-1]:.3g} ({excess_shares[0]:.0%} to {excess_shares[-1]:.0%})"
 
 
 def _odds_words(attack: Attack | None) -> str:
@@ -196,9 +196,9 @@ def attacked_stream(audit: StreamAudit) -> Result:
     """Show the success of attackers on a stream, by audience and on published outputs; exit code 1 with findings."""
     audiences = []
     for audience in audit.audiences:
-        bounds = {name: getattr(audience, name) for name in ("promised", "certified")}
-        finite_bounds = {name: bound if math.isfinite(bound) else None for name, bound in bounds.items()}
-        audiences.append({**audience._asdict(), **finite_bounds, "refuted": audience.refuted})
+        epsilons = {name: getattr(audience, name) for name in ("promised", "certified")}
+        finite_epsilons = {name: epsilon if math.isfinite(epsilon) else None for name, epsilon in epsilons.items()}
+        audiences.append({**audience._asdict(), **finite_epsilons, "refuted": audience.refuted})
     document = {
         "confirmed": not audit.findings,
         "audiences": audiences,
@@ -249,19 +249,19 @@ def _audience_words(audience: str, ticks: int) -> str:
 def _stretch_trials(trials: Sequence[StretchTrial]) -> Report:
     attack_rows = []
     for trial in trials:
-        release = _audience_words(f"{trial.source}: {trial.released}", trial.ticks)
+        label = _audience_words(f"{trial.source}: {trial.released}", trial.ticks)
         for attack in trial.attacks:
             odds = f"x {attack.furthest:.3g}"
             attack_rows.append(
-                (release, attack.secret, str(attack.scored), *_rates(attack), odds, f"x {math.exp(trial.epsilon):.3g}")
+                (label, attack.secret, str(attack.scored), *_rates(attack), odds, f"x {math.exp(trial.epsilon):.3g}")
             )
     titles = ("asked of", "stretches", "right", "interval", "without", "ceiling", "epsilon at least", "odds", "allowed")
     if attack_rows:
         yield Table("Stretches, to who knows all other days", ("released", *titles), attack_rows)
     for trial in trials:
         if trial.why:
-            window = f"{trial.ticks} ticks, {trial.source}: {trial.released}"
-            yield Line(f"NOTE not-attacked: stretches of {window}: {trial.why}")
+            stretch_words = f"{trial.ticks} ticks, {trial.source}: {trial.released}"
+            yield Line(f"NOTE not-attacked: stretches of {stretch_words}: {trial.why}")
 
 
 def _bound_text(bound: float | None) -> str:

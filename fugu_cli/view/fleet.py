@@ -53,10 +53,10 @@ _MOST_SHOWN = 300
 _Entry = TypeVar("_Entry", "Event", "Refusal")
 
 
-def every_entry(page: Callable[..., Sequence[_Entry]]) -> Iterator[_Entry]:
-    """Return all entries of a list that is read in pages, oldest first."""
+def every_entry(read_page: Callable[..., Sequence[_Entry]]) -> Iterator[_Entry]:
+    """Yield all entries of a list that `read_page` reads in pages, oldest first."""
     last_number = 0
-    while entries := page(last_number=last_number, limit=_PAGE):
+    while entries := read_page(last_number=last_number, limit=_PAGE):
         yield from entries
         last_number = entries[-1].number
 
@@ -214,9 +214,9 @@ def _changes_document(changes: Sequence[Change], version: int) -> JsonObject:
         return {**worth_fields, "stretch_ticks": promise.ticks, "stretches": stretch_documents(worth.stretches)}
 
     def stream_fields(stream: StreamChange) -> JsonObject:
-        worths = {"before": document(stream.before), "after": document(stream.after)}
+        worth_documents = {"before": document(stream.before), "after": document(stream.after)}
         profile = {"open_profile_days": stream.open_profile} if stream.open_profile else {}
-        return {**worths, "other_ticks": stream.other_ticks, **profile}
+        return {**worth_documents, "other_ticks": stream.other_ticks, **profile}
 
     return {
         "version": version,
@@ -266,7 +266,7 @@ def _stream_row(stream_change: StreamChange, is_unknown: bool) -> tuple[str, ...
         remark = "OTHER TICKS: refused"
     elif before is not None:
         remark = "same" if before == after else _change_remark(before.promise, after.promise)
-    cells = ((text_of(before) if before else blank, text_of(after) if after else "-") for text_of in (_epsilon, _worth))
+    cells = ((cell_of(before) if before else blank, cell_of(after) if after else "-") for cell_of in (_epsilon, _worth))
     return (name, *chain.from_iterable(cells), remark)
 
 
@@ -344,8 +344,8 @@ def watch(registry: Registry, rollout_number: int, sleep: Callable[[float], None
     Returns:
         The last phase of the rollout.
     """
-    previous_line, terminal = "", sys.stdout.isatty()
-    with Live(auto_refresh=False) if terminal else nullcontext() as live:
+    previous_line, is_terminal = "", sys.stdout.isatty()
+    with Live(auto_refresh=False) if is_terminal else nullcontext() as live:
         while True:
             rollout = Rollouts(registry).show(rollout_number)
             if live is not None:
@@ -369,10 +369,10 @@ def _rollout_parts(rollout: Rollout, rollout_number: int) -> Report:
     yield _plan_line(plan)
     yield Line(f"{state.phase}{end_words}{f': {state.cause}' if state.cause else ''}", bold=True)
     for version, names in state.way_back().items() if state.phase in ("stopped", "aborted") else ():
-        way_back = f"version {version}: the way back is 'fugu fleet sign --restores {version}', then push"
+        restore_words = f"version {version}: the way back is 'fugu fleet sign --restores {version}', then push"
         if version is None:
-            way_back = "no document before: sign one for them without this content"
-        yield Line(f"{device_count(len(names))} had {way_back}")
+            restore_words = "no document before: sign one for them without this content"
+        yield Line(f"{device_count(len(names))} had {restore_words}")
 
 
 def _plan_line(plan: RolloutPlan) -> Line:

@@ -30,17 +30,17 @@ def show_status(status: Mapping[str, Any]) -> Report:
         f"store of {status['store_bytes'] / 1e6:.1f} MB; {status['inbox']} messages and {status['estimates_waiting']} "
         f"estimates wait; the last round of work was {_span(status['worker_round_seconds'])} ago"
     )
-    if missing := status.get("missing"):
-        yield Line(f"missing: {', '.join(missing)}")
+    if missing_parts := status.get("missing"):
+        yield Line(f"missing: {', '.join(missing_parts)}")
     if status["alarms"]:
-        groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+        alarms_by_kind: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for alarm in status["alarms"]:
-            groups.setdefault((alarm["code"], alarm["detail"], alarm["advice"]), []).append(alarm)
-        for (code, reason, advice), alarms in groups.items():
+            alarms_by_kind.setdefault((alarm["code"], alarm["detail"], alarm["advice"]), []).append(alarm)
+        for (code, reason, advice), alarms in alarms_by_kind.items():
             names = shortened_names([alarm["name"] for alarm in alarms if alarm["name"]])
             cause = f" ({reason})" if reason else ""
-            since = datetime.fromtimestamp(min(alarm["since"] for alarm in alarms), UTC)
-            count_words = f"{sum(alarm['count'] for alarm in alarms)} x since {since:%Y-%m-%d %H:%M:%S} UTC"
+            since_time = datetime.fromtimestamp(min(alarm["since"] for alarm in alarms), UTC)
+            count_words = f"{sum(alarm['count'] for alarm in alarms)} x since {since_time:%Y-%m-%d %H:%M:%S} UTC"
             yield Line(f"ALARM {code}{names and f' {names}'}{cause}, {count_words}: {advice}", bold=True)
     else:
         yield Line("no alarms")
@@ -95,14 +95,14 @@ def learned_chains(model: LearnedModel) -> Result:
 
 
 def _learned_parts(model: LearnedModel) -> Report:
-    labels = model.discretiser.states
+    state_names = model.discretiser.states
     step_rows = [
         (
-            f"{labels[before]} to {labels[after]}",
-            f"{model.transition[before][after]:.6g}",
-            f"{model.low[before][after]:.6g} to {model.high[before][after]:.6g}",
+            f"{state_names[from_state]} to {state_names[to_state]}",
+            f"{model.transition[from_state][to_state]:.6g}",
+            f"{model.low[from_state][to_state]:.6g} to {model.high[from_state][to_state]:.6g}",
         )
-        for before, after in permutations(range(model.states), 2)
+        for from_state, to_state in permutations(range(model.states), 2)
     ]
     yield Line(f"Learned from {model.words}.")
     yield Table("The chain of all symbols", ("step", "probability", "each end with 90 %"), step_rows)

@@ -29,9 +29,9 @@ def shown_ledger(ledger: Ledger) -> Result:
     """
     accounts, entries, not_before = ledger.accounts(), ledger.entries(), ledger.binding.not_before_us
     documents = [_entry_document(ledger, entry) for entry in entries]
-    limit = {"not_before": instant_text(instant(not_before))} if not_before else {}
+    limit_fields = {"not_before": instant_text(instant(not_before))} if not_before else {}
     report = [*_show_ledger(accounts, entries), *([Line(f"{no_release_before(not_before)}.")] if not_before else ())]
-    return Result({"accounts": list(map(_account_document, accounts)), "entries": documents, **limit}, report)
+    return Result({"accounts": list(map(_account_document, accounts)), "entries": documents, **limit_fields}, report)
 
 
 def _account_document(account: Account) -> JsonObject:
@@ -67,8 +67,8 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Report:
     spent_by_group = defaultdict[tuple[str, str], int](int)
     for account in accounts:
         if account.together:
-            group = account.together, account.key.audience
-            spent_by_group[group] = max(spent_by_group[group], account.spent_together)
+            group_key = account.together, account.key.audience
+            spent_by_group[group_key] = max(spent_by_group[group_key], account.spent_together)
     columns = ("stream", "audience", "mechanism", "allowance", "standing", "most spent", "remaining", "ticks charged")
     yield Table("Nats per tick, by stream and audience", columns, account_rows)
     for (name, audience), spent in sorted(spent_by_group.items()):
@@ -98,16 +98,16 @@ def _frame_of(entry: Entry) -> ReleaseFrame | None:
 def shown_releases(frames: Sequence[ReleaseFrame]) -> Report:
     """Show a table and its guarantee for each release."""
     for frame in frames:
-        percent = f"{frame.confidence * 100:g} %"
+        percent_text = f"{frame.confidence * 100:g} %"
         labels = frame.asked.labels(frame.states)
         columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)
         title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {device_count(frame.devices)}"
         rows = [(label, *(f"{figure:.6g}" for figure in figures)) for label, *figures in columns]
-        yield Table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
-        stretch = "a tick" if frame.stretch_ticks == 1 else f"any {frame.stretch_ticks} ticks in a row"
+        yield Table(title, ("", "estimate", "standard error", f"{percent_text} from", "to"), rows)
+        stretch_words = "a tick" if frame.stretch_ticks == 1 else f"any {frame.stretch_ticks} ticks in a row"
         yield Line(
             f"Ledger entry {frame.entry}: noise of scale {frame.scale} by {frame.mechanism}, {frame.charge:.6g} nats "
-            f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} about {stretch} "
+            f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} about {stretch_words} "
             f"({frame.adversary} adversary)."
         )
         if frame.condition:
@@ -126,7 +126,7 @@ def audited_ledger(audit: LedgerAudit, name: str) -> Result:
 
 
 def _flat_row(loss: StreamLoss | ReaderLoss, promise_field: str, name: str) -> JsonObject:
-    """Return a row for JSON, with its promise replaced by epsilon (under `name`), adversary and seconds."""
+    """Return a loss as JSON, with its promise replaced by epsilon (under `name`), adversary and seconds."""
     loss_fields = {key: value for key, value in loss._asdict().items() if key != "key"}
     epsilon, adversary, seconds = loss_fields.pop(promise_field)
     return {**loss_fields, name: epsilon, "adversary": adversary, "seconds": seconds}
@@ -148,8 +148,8 @@ def _audit_parts(audit: LedgerAudit, name: str) -> Report:
         titles = ("reader", "stream", "audiences", "about any", "epsilon", "limit", "adversary")
         reader_rows = []
         for reader in audit.readers:
-            names = reader.reader, f"{reader.device}/{reader.stream}", " ".join(reader.audiences)
-            reader_rows.append((*names, *_promise_cells(reader.epsilon, reader.limit)))
+            name_cells = reader.reader, f"{reader.device}/{reader.stream}", " ".join(reader.audiences)
+            reader_rows.append((*name_cells, *_promise_cells(reader.epsilon, reader.limit)))
         yield Table("What readers were told, by all their audiences", titles, reader_rows)
     for line in audit.sources:
         yield Line(f"NOTE believed: {line}")
@@ -160,7 +160,7 @@ def _audit_parts(audit: LedgerAudit, name: str) -> Report:
 
 
 def _promise_cells(epsilon: float | None, promise: Promise) -> tuple[str, ...]:
-    """Return cells: the stretch that epsilon is about, epsilon, the promised epsilon, and its adversary."""
-    stretch = f"{promise.seconds} s" if promise.seconds else "tick"
-    amount = "no bound" if epsilon is None else f"{epsilon:.10g}"
-    return stretch, amount, f"{promise.epsilon:.10g}", promise.adversary
+    """Return four cells of a table: the promised stretch, epsilon, the promised epsilon, and the adversary."""
+    stretch_text = f"{promise.seconds} s" if promise.seconds else "tick"
+    epsilon_text = "no bound" if epsilon is None else f"{epsilon:.10g}"
+    return stretch_text, epsilon_text, f"{promise.epsilon:.10g}", promise.adversary

@@ -29,17 +29,18 @@ _BEND = np.linspace(0.0, 1.0, 9)
 def graph_lanes(
     measurements: Ints, graph: Bools, constraint: Bools, protection: Protection, *, names: Sequence[str] | None = None
 ) -> list[Lane]:
-    """Return two maps: states at their measurements, with the user's edges and added edges; and the hull.
+    """Return two maps: the policy graph, with states at their measurements; and the sensitivity hull.
 
-    Three dimensions are drawn in oblique projection. States outside the constraint set are grey, with the edges that
-    lead to them. States that the user's own edges leave exposed are red. Names are numbers from 0 by default.
+    The graph has the user's edges and added edges. Three dimensions are drawn in oblique projection. States outside
+    the constraint set are grey, with the edges that lead to them. States that the user's own edges leave exposed are
+    red. Names are numbers from 0 by default.
 
     Raises:
         GraphError: there is not one name for each state.
     """
-    labels = [str(state) for state in range(len(measurements))] if names is None else list(names)
-    if len(labels) != len(measurements):
-        raise GraphError(f"{len(measurements)} states need as many names, got {len(labels)}")
+    state_labels = [str(state) for state in range(len(measurements))] if names is None else list(names)
+    if len(state_labels) != len(measurements):
+        raise GraphError(f"{len(measurements)} states need as many names, got {len(state_labels)}")
     subgraph = restrict(graph, constraint)
     exposed_states = set(list_exposed(graph_hull(measurements, subgraph), measurements, constraint))
     places = _projected(measurements.astype(np.float64))
@@ -49,20 +50,20 @@ def graph_lanes(
         for pairs, style in edges
         for pair in pairs
     ]
-    shown_labels = labels if len(labels) <= MOST_NAMES else [""] * len(labels)
+    shown_labels = state_labels if len(state_labels) <= MOST_NAMES else [""] * len(state_labels)
     for state, (x, y) in enumerate(places.tolist()):
         style = "exposed" if state in exposed_states else "point" if constraint[state] else "here"
         shapes.append(Shape("dots", style, [(x, y)], shown_labels[state]))
     exposure = f"{len(exposed_states)} exposed without added edges (red)" if exposed_states else "no state is exposed"
     edge_words = f"{len(edge_list(subgraph))} edges between them, {len(protection.added_edges)} added (dashed)"
     possible_words = f"{int(constraint.sum())} of {len(measurements)}"
-    cap = "capped, " if protection.is_capped else ""
-    error = math.sqrt(noise_error(protection.hull))
-    loss = f"any two possible states: {_number(protection.factor)} times epsilon"
-    noise_words = f"of noise at epsilon 1, {cap}rank {protection.hull.rank}; {loss}"
+    cap_words = "capped, " if protection.is_capped else ""
+    hull_error = math.sqrt(noise_error(protection.hull))
+    loss_words = f"any two possible states: {_number(protection.factor)} times epsilon"
+    noise_words = f"of noise at epsilon 1, {cap_words}rank {protection.hull.rank}; {loss_words}"
     return [
         _map("Policy graph", possible_words, f"states possible, {edge_words}; {exposure}", places, shapes),
-        _map("Sensitivity hull", f"{error:.3g} steps", noise_words, *_hull_shapes(protection.hull)),
+        _map("Sensitivity hull", f"{hull_error:.3g} steps", noise_words, *_hull_shapes(protection.hull)),
     ]
 
 
@@ -77,7 +78,7 @@ def _map(title: str, number_text: str, words: str, points: Points, shapes: Seque
 
 
 def _hull_shapes(hull: Hull) -> tuple[Points, list[Shape]]:
-    """Return the corners of a hull and the origin, and shapes: axes through the origin, an outline or facets in 3-D."""
+    """Return the corners of a hull with the origin, and the shapes of its axes and its outline, or facets in 3-D."""
     corners = _projected(hull.vertices / hull.scale)
     points = np.concatenate([corners, np.zeros((1, 2))])
     radius = 1.2 * float(np.abs(points).max())

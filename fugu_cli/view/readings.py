@@ -49,10 +49,10 @@ _ANSWERS = {
 def description_lines(description: Description) -> Iterator[str]:
     """Yield the lines of a description: a headline, and indented facts."""
     states = description.states
-    names = ", ".join(states) if len(states) <= _MOST_NAMES else f"{len(states)} states"
+    state_words = ", ".join(states) if len(states) <= _MOST_NAMES else f"{len(states)} states"
     note = "" if description.confirmed else " (not confirmed)"
     yield f"{description.device}/{description.stream}, version {description.version}{note}: {_SENT[description.kind]}"
-    yield f"  states: {names}; a tick every {_seconds(description.period_seconds)}, tick 0 at {description.epoch}"
+    yield f"  states: {state_words}; a tick every {_seconds(description.period_seconds)}, tick 0 at {description.epoch}"
     for window in description.windows:
         length, stride = (_seconds(ticks * description.period_seconds) for ticks in (window.length, window.stride))
         question = window.query.about(window.states)
@@ -191,7 +191,7 @@ def _label_values(states: Sequence[str] | None, values: Sequence[Any]) -> Iterab
 
 
 def _intervals(message: WindowCount | ValueEstimate | ReleaseFrame) -> list[str]:
-    """Return each value of a message with its interval."""
+    """Return each value of a message with its interval, in words."""
     bounds = zip(message.values, message.low, message.high, strict=True)
     return [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in bounds]
 
@@ -205,19 +205,19 @@ def _count_text(count: WindowCount) -> str:
 
 
 def _estimate_text(estimate: Estimate) -> str:
-    note = "" if estimate.useful else _GUESS
+    guess_words = "" if estimate.useful else _GUESS
     if isinstance(estimate, StateEstimate):
         state_words = f"state {estimate.state} with probability {_percent(estimate.probability)}"
         if estimate.ticks > 1:
-            shares = ", ".join(f"{state} {_percent(share)}" for state, share in estimate.shares.items())
-            state_words += f"; since {local_text(estimate.since)[11:]} {shares}"
-        return state_words + note
-    privacy = f"hidden among {estimate.protection}" if estimate.protection > 1 else "not hidden"
+            share_words = ", ".join(f"{state} {_percent(share)}" for state, share in estimate.shares.items())
+            state_words += f"; since {local_text(estimate.since)[11:]} {share_words}"
+        return state_words + guess_words
+    privacy_words = f"hidden among {estimate.protection}" if estimate.protection > 1 else "not hidden"
     if isinstance(estimate, PlaceEstimate):
         position = f"place {estimate.latitude:.6f}, {estimate.longitude:.6f} within {estimate.accuracy:.6g} m"
-        return f"{position}, {privacy}{note}"
-    unit = f" {estimate.unit}" if estimate.unit else ""
-    return f"measurement {', '.join(_intervals(estimate))}{unit}, {privacy}{note}"
+        return f"{position}, {privacy_words}{guess_words}"
+    unit_words = f" {estimate.unit}" if estimate.unit else ""
+    return f"measurement {', '.join(_intervals(estimate))}{unit_words}, {privacy_words}{guess_words}"
 
 
 def _release_line(release: ReleaseFrame) -> str:

@@ -55,12 +55,12 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     screen.print(grid(columns, rows, screen.width))
 
 
-def _widths(columns: Sequence[Sequence[str]], available: int) -> list[int]:
-    """Return the widths of columns, given by their cells; cells are broken only if necessary, between words."""
+def _widths(columns: Sequence[Sequence[str]], available_width: int) -> list[int]:
+    """Return the widths of columns of cells, which are broken only if necessary, and between words."""
     widths = [max(map(len, cells)) for cells in columns]
     min_widths = [max([*map(_part_width, cells), *map(len, header.split())], default=0) for header, *cells in columns]
-    while sum(widths) + _BETWEEN * len(widths) > available and widths != min_widths:
-        slack = [width - word for width, word in zip(widths, min_widths, strict=True)]
+    while sum(widths) + _BETWEEN * len(widths) > available_width and widths != min_widths:
+        slack = [width - min_width for width, min_width in zip(widths, min_widths, strict=True)]
         widths[slack.index(max(slack))] -= 1
     return [max(width, 1) for width in widths]
 
@@ -71,7 +71,7 @@ def _part_width(cell: str) -> int:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a text."""
+    """Print a text, in a style of the terminal."""
     console().print(Text("\n".join(map(printable, text.split("\n"))), style=style))
 
 
