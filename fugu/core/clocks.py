@@ -70,25 +70,25 @@ class Anchored:
 
     def follow(self, signed_time: int | None = None) -> None:
         """Follow the wall clock; call it often, and with each newer signed Unix time in seconds."""
-        wall, elapsed = self._clock.now_us(), self._clock.elapsed_us()
-        offset = wall - elapsed
-        distance = _NEAR_US + 1 if signed_time is None else abs(wall - signed_time * 1000000)
+        wall_us, elapsed_us = self._clock.now_us(), self._clock.elapsed_us()
+        offset_us = wall_us - elapsed_us
+        signed_gap_us = _NEAR_US + 1 if signed_time is None else abs(wall_us - signed_time * 1000000)
         if not self.anchors:
-            if distance <= _NEAR_US or self._right(wall):
-                self._set(offset, elapsed)
-        elif abs(offset - self.offset_us) <= SMALL_US:
+            if signed_gap_us <= _NEAR_US or self._right(wall_us):
+                self._set(offset_us, elapsed_us)
+        elif abs(offset_us - self.offset_us) <= SMALL_US:
             self.jump = None
-            max_step = max(0, elapsed - self._followed) // _FOLLOWED
-            step = min(max(offset - self.offset_us, -max_step), max_step)
-            self.offset_us += step
-            self._followed = self._followed + max_step * _FOLLOWED if abs(step) == max_step else elapsed
+            max_step_us = max(0, elapsed_us - self._followed) // _FOLLOWED
+            step_us = min(max(offset_us - self.offset_us, -max_step_us), max_step_us)
+            self.offset_us += step_us
+            self._followed = self._followed + max_step_us * _FOLLOWED if abs(step_us) == max_step_us else elapsed_us
         else:
-            self._followed = elapsed
-            if self.jump is None or abs(offset - self.jump[0]) > SMALL_US:
-                self.jump = offset, elapsed
-            confirmed = distance <= _NEAR_US and abs(offset - self.offset_us) > 2 * distance
-            if confirmed or elapsed - self.jump[1] >= self.patience_us:
-                self._set(offset, elapsed)
+            self._followed = elapsed_us
+            if self.jump is None or abs(offset_us - self.jump[0]) > SMALL_US:
+                self.jump = offset_us, elapsed_us
+            is_confirmed = signed_gap_us <= _NEAR_US and abs(offset_us - self.offset_us) > 2 * signed_gap_us
+            if is_confirmed or elapsed_us - self.jump[1] >= self.patience_us:
+                self._set(offset_us, elapsed_us)
 
     def _set(self, offset: int, elapsed: int) -> None:
         self.offset_us, self._followed, self.jump = offset, elapsed, None
@@ -105,7 +105,7 @@ class TickClock:
         self._due_us: int | None = None
 
     def at(self, now_us: int) -> int:
-        """Return the last tick that has happened at a wall time; before the epoch, its number is below the shift."""
+        """Return the last tick that has come by a wall time; before the epoch its number is below the shift."""
         return (now_us - self.epoch_us) // self.period_us + self.shift
 
     def time_of(self, tick: int) -> int:
@@ -126,7 +126,7 @@ class TickClock:
         return max(self.time_of(tick) - offset_us, self._due_us + self.period_us)
 
     def ready(self, tick: int, offset_us: int, drawn_us: int | None) -> int:
-        """Return the elapsed time at which a tick may be drawn for; `drawn_us` is that of the tick before, or None."""
+        """Return the elapsed time from which a tick may be drawn for; the tick before, if any, was at `drawn_us`."""
         due_us = self.due(tick, offset_us)
         return due_us if drawn_us is None else max(due_us, drawn_us + self.period_us - self.period_us // MADE_UP)
 
@@ -141,7 +141,7 @@ class TickClock:
         self._due_us = elapsed_us
 
     def next_wall(self, now_us: int, offset_us: int) -> int:
-        """Return the first wall tick after a wall time that is at least a period after the last tick drawn for."""
+        """Return the first wall tick after a wall time, at least a period after the last tick drawn for."""
         earliest_us = now_us if self._due_us is None else max(now_us, self._due_us + self.period_us + offset_us - 1)
         return max(0, (earliest_us - self.epoch_us) // self.period_us + 1)
 
@@ -151,9 +151,9 @@ class TickClock:
         The shift is rounded up to a multiple of `multiple`. It is otherwise as before, unless that would mean a silence
         of more than `patience_us`.
         """
-        silence = (last_tick + 1 - wall_tick - self.shift) * self.period_us
-        last_used = last_tick if silence > patience_us else wall_tick + self.shift - 1
-        shift = -(-max(self.shift, last_used + 1 - wall_tick) // multiple) * multiple
+        silence_us = (last_tick + 1 - wall_tick - self.shift) * self.period_us
+        last_used_tick = last_tick if silence_us > patience_us else wall_tick + self.shift - 1
+        shift = -(-max(self.shift, last_used_tick + 1 - wall_tick) // multiple) * multiple
         next_tick = max(wall_tick + shift, last_tick + 1)
         return shift, next_tick if shift > self.shift else self.since, next_tick
 

@@ -65,7 +65,7 @@ class PolicyReader:
         return name_bytes.decode()
 
     def big(self) -> int:
-        """Read an unsigned integer of up to 255 bytes, which follow their number."""
+        """Read an unsigned integer of up to 255 bytes, whose number is the first byte."""
         size = self.number(1, 0, 255)
         digits = self.take(size)
         if size and not digits[0]:
@@ -92,7 +92,7 @@ class PolicyReader:
         policy.unit = self.fraction()
 
     def steps(self, policy: Policy) -> None:
-        """Read how a reading n becomes (n * slope + offset) // span steps of a mean."""
+        """Read the rule that makes (n * slope + offset) // span steps of a reading n."""
         policy.slope, sign, policy.offset, policy.span = self.big(), self.number(1, 0, 1), self.big(), self.big()
         if sign:
             policy.offset = -policy.offset
@@ -106,7 +106,7 @@ class PolicyReader:
     other_chains = other_discretiser = other_query = points = refuse
 
     def sums(self, policy: Policy) -> int:
-        """Read the sums over homes. Return their number, which is 0 for boards."""
+        """Read the sums over homes, which boards have none of; return their number."""
         return 0
 
 
@@ -125,9 +125,9 @@ def read_policy(compiled: bytes, form: "type[PolicyReader]" = PolicyReader) -> P
     policy.epoch_us = reader.number(8, 0, _MOST_US)
     policy.period_us = reader.number(8, 100, 366 * 86400 * 1000000)
     policy.frame_ticks = reader.number(2, 1, 4096)
-    begin = reader.at
+    discretiser_at = reader.at
     read_discretiser(policy, reader)
-    policy.discretiser = compiled[begin : reader.at]
+    policy.discretiser = compiled[discretiser_at : reader.at]
     policy.symbols = reader.number(1, 0, 255)
     policy.windows, sums = [], 0
     if policy.symbols == POINTS:

@@ -91,7 +91,7 @@ def _read_policies(compiled: list[bytes]) -> list[Policy]:
     from .compiled import read_policy
 
     try:
-        return [read_policy(form) for form in compiled]
+        return [read_policy(policy_bytes) for policy_bytes in compiled]
     except PolicyError as error:
         raise RefusedError("guarantee", "a compiled policy: %s" % error) from None
     finally:

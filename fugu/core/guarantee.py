@@ -82,12 +82,12 @@ def stretch_ticks(seconds: int, period_us: int) -> int:
     """
     if not seconds:
         return 1
-    late = -(-max(period_us, LATE_US) // period_us)
-    return min(-(-seconds * 1000000 // period_us) + late, -(-8 * seconds * 1000000 // (7 * period_us)))
+    late_ticks = -(-max(period_us, LATE_US) // period_us)
+    return min(-(-seconds * 1000000 // period_us) + late_ticks, -(-8 * seconds * 1000000 // (7 * period_us)))
 
 
 def tick_ratios(policy: Policy, windows_only: bool = False) -> tuple[int, int]:
-    """Bound the ratios of a tick's own outputs, for `losses`: of a stream, or of its windows alone if `windows_only`.
+    """Bound the likelihood ratios of a tick's own outputs, or of its windows alone if `windows_only`.
 
     With q + r > 1, neighbouring ticks work in opposite directions. Two policies that take turns lose more than either,
     unless each is held to its larger ratio in both directions. The bounds of joint chains are for all their streams,
@@ -112,7 +112,7 @@ def tick_ratios(policy: Policy, windows_only: bool = False) -> tuple[int, int]:
 
 
 def stretch_bound(policy: Policy, bound: int, ticks: int, length: int, limit: int, windows_only: bool = False) -> int:
-    """Derive a bound for a stretch of `length` ticks from a bound for `ticks`; above `limit` it is any larger number.
+    """Return a bound for stretches of `length` ticks from one for `ticks`; above `limit` any larger number will do.
 
     Each tick more, or less, counts with the largest ratio of its outputs. Different states of joint chains may show the
     same. There the past and the future of a tick may tell most about different pairs of states.
@@ -133,7 +133,7 @@ def stretch_bound(policy: Policy, bound: int, ticks: int, length: int, limit: in
 
 
 def _power(ratio: int, count: int, limit: int) -> int:
-    """Return a ratio to the power of `count`, rounded up; above `limit` it is any larger number."""
+    """Return a ratio to the power of `count`, rounded up; above `limit` any larger number will do."""
     product = ONE
     while count and product <= limit:
         if count & 1:
@@ -143,7 +143,7 @@ def _power(ratio: int, count: int, limit: int) -> int:
 
 
 def _floor(ratio: int, digits: int) -> int:
-    """Return a number at or below the exact value of a rounded-up ratio, which is right to `digits` binary digits."""
+    """Return a number not above the exact value of a ratio that was rounded up at `digits` binary digits."""
     return ratio - (ratio >> digits)
 
 
@@ -155,7 +155,7 @@ def _exp(top: int, bottom: int) -> int:
 
 
 def _shared_rate(policy: Policy, own_rate: "Fraction") -> "Fraction":
-    """Return the loss of a tick to all streams of joint chains, in nats, as a fraction; `own_rate` is this stream's."""
+    """Return the loss of a tick by all streams of joint chains, in nats, as a fraction; `own_rate` is this stream's."""
     top, bottom = own_rate
     for column, (_, _, rate) in enumerate(policy.shared):
         if column != policy.column:
@@ -191,7 +191,7 @@ def _table_ratios(policy: Policy) -> tuple[int, int]:
 
 
 def table_ratios(rows: "Sequence[Sequence[int]]") -> "tuple[Fraction, Fraction]":
-    """Return the largest ratios of a symbol's weights, exactly: of state 0 over 1 and of 1 over 0.
+    """Return the largest exact ratios of a symbol's weights: of state 0 over 1 and of 1 over 0.
 
     With more than two states, both are the largest ratio of any two states. Without a table, both are 1.
     """

@@ -292,19 +292,19 @@ def _next_root(envelope: Envelope, state: TrustState, signatures_match: "Verify"
 
 
 def _judge_policy(envelope: Envelope, image: "Any", state: TrustState, now: int) -> "Content | None":
-    """Judge a policy document by points 3 to 5. Return its content, or None if exactly this was accepted before."""
-    names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled", "boards")
-    fields = _read_fields("policy", envelope.payload, names)
+    """Judge a policy document by points 3 to 5 of its rules. Return its content, None if it was accepted before."""
+    field_names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled", "boards")
+    fields = _read_fields("policy", envelope.payload, field_names)
     version, begin, end, to = fields["version"], fields["valid_from"], fields["valid_until"], fields["to"]
-    boards = fields["boards"]
+    board_policies = fields["boards"]
     if not (
         _is_integer(begin, 0, _MOST_TIME)
         and (end is None or _is_integer(end, begin + 1, _MOST_TIME))
         and fields["on_expiry"] in ("hold", "stop")
         and isinstance(to, dict)
         and len([name for name in to if to[name] is not None]) == 1
-        and isinstance(boards, list)
-        and all(isinstance(policy, bytes) for policy in boards)
+        and isinstance(board_policies, list)
+        and all(isinstance(policy, bytes) for policy in board_policies)
     ):
         raise RefusedError("malformed", "a signed policy document is malformed")
     is_addressed = to.get("everyone") is True or to.get("device") == image.DEVICE or to.get("group") in image.GROUPS
@@ -317,14 +317,14 @@ def _judge_policy(envelope: Envelope, image: "Any", state: TrustState, now: int)
         if envelope.digest != state.digest:
             raise RefusedError("same_version", "version %d has been accepted before, with other content" % version)
         return None
-    moment = max(now, state.time)
-    if moment < begin:
+    newest_time = max(now, state.time)
+    if newest_time < begin:
         raise RefusedError("not_yet_valid", "version %d is valid from %d on" % (version, begin))
-    if end is not None and moment >= end:
+    if end is not None and newest_time >= end:
         raise RefusedError("expired", "version %d was valid until %d" % (version, end))
     silent = fields["on_expiry"] == "stop"
     changes = {"version": version, "digest": envelope.digest, "valid_until": end or 0, "silent_then": silent}
-    return changes, boards, fields["policies"]
+    return changes, board_policies, fields["policies"]
 
 
 def _judge_stop(envelope: Envelope, image: "Any", state: TrustState) -> TrustState | None:

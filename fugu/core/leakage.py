@@ -65,15 +65,15 @@ def losses(
     if len(members) == 1:
         return _odds_losses(members[0], up, down, (ratio, ratio))
     q_low, q_high, r_low, r_high = members
-    alternating = beyond_one(q_high, r_high) > 0
+    is_alternating = beyond_one(q_high, r_high) > 0
     if adversary == "universal":  # where steps keep their sign, a direction needs its own ratio only
-        return _odds_losses(worst_odds(members), up, down, (ratio, ratio) if alternating else (up, down))
+        return _odds_losses(worst_odds(members), up, down, (ratio, ratio) if is_alternating else (up, down))
     corners = [(q_low, r_low)] if beyond_one(q_low, r_low) < 0 else []
     is_single = not less(q_low, q_high) and not less(r_low, r_high)
     upward, downward = up, down
-    if alternating and (is_single or adversary == "ignorant"):
+    if is_alternating and (is_single or adversary == "ignorant"):
         corners.append((q_high, r_high))
-    elif alternating:
+    elif is_alternating:
         upward, downward = _odds_losses(worst_odds((q_high, q_high, r_high, r_high)), up, down, (ratio, ratio))
     for q, r in corners:
         side_up = _side_loss(q, r, up, down, adversary, on_progress)
@@ -91,7 +91,7 @@ def _odds_losses(odds: "Fraction", up: int, down: int, ratios: tuple[int, int]) 
 
 
 def odds_leakage(odds: "Fraction", ratio: int) -> int:
-    """Bound what a side adds if its steps have these odds ratios and its outputs this ratio, whatever is known.
+    """Bound what a side adds, whatever is known, by the odds ratio of its steps and the ratio of its outputs.
 
     The bound is the m with m = W(ratio m), where W(u) = ((sqrt(odds u) + 1) / (sqrt(odds) + sqrt(u)))^2. W is the
     largest ratio of two means of a function with values in [1, u] under two distributions. Their likelihood ratios
@@ -109,17 +109,17 @@ def odds_leakage(odds: "Fraction", ratio: int) -> int:
 
 
 def worst_odds(members: "Sequence[Fraction]") -> "Fraction":
-    """Return the largest odds ratio of a step, or its inverse; a corner has it, as it is monotone in q and r."""
+    """Return the largest odds ratio of a step, or its inverse: that of a corner, as it is monotone in q and r."""
     if len(members) == 1:
         return members[0]
-    worst = 1, 1
+    worst_ratio = 1, 1
     for q in members[:2]:
         for r in members[2:]:
             top, bottom = (q[1] - q[0]) * (r[1] - r[0]), q[0] * r[0]
             for odds in ((top, bottom), (bottom, top)):
-                if less(worst, odds):
-                    worst = odds
-    return worst
+                if less(worst_ratio, odds):
+                    worst_ratio = odds
+    return worst_ratio
 
 
 def beyond_one(q: "Fraction", r: "Fraction") -> int:
@@ -135,13 +135,13 @@ def _side_loss(q: "Fraction", r: "Fraction", up: int, down: int, adversary: str,
     """
     # u -> f(ratio u), f(u) = ((1 - q) u + q) / (r u + 1 - r), with both sides of the fraction times q[1] r[1]
     plain_step = (q[1] - q[0]) * r[1], q[0] * r[1], r[0] * q[1], (r[1] - r[0]) * q[1]
-    sticky = beyond_one(q, r) < 0
-    if up == ONE and (sticky or down == ONE):
+    is_sticky = beyond_one(q, r) < 0
+    if up == ONE and (is_sticky or down == ONE):
         return ONE
     a, b, c, d = plain_step
     loaded_step = a * up, b << BITS, c * up, d << BITS
     near_step = a << BITS, b * down, c << BITS, d * down
-    if not sticky:
+    if not is_sticky:
         loaded_step = _product(near_step, loaded_step)
     a, b, c, d = loaded_step  # the fixed point is the root of c u^2 + (d - a) u - b
     root = _isqrt((a - d) * (a - d) + 4 * b * c)
@@ -149,15 +149,15 @@ def _side_loss(q: "Fraction", r: "Fraction", up: int, down: int, adversary: str,
     limit = max(ONE, limit)
     if adversary == "ignorant":
         return limit
-    capped = odds_leakage(worst_odds((q, q, r, r)), max(up, down))
+    cap = odds_leakage(worst_odds((q, q, r, r)), max(up, down))
     if min(plain_step) < q[1] * r[1] >> _MOST_SHIFT:
-        return capped
+        return cap
     states = [((q[1] - q[0]) * r[1], q[1] * r[0]), (q[0] * r[1], q[1] * (r[1] - r[0]))]  # m and n after a known state
     starts = [(state, state) for state in states]
-    if not sticky:
+    if not is_sticky:
         starts += [(_mapped(near_step, state), _mapped(plain_step, state)) for state in states]
-    bound = _known_loss(limit, starts, (plain_step, loaded_step), (q, r), (up, 0 if sticky else down), on_progress)
-    return min(bound, capped)
+    bound = _known_loss(limit, starts, (plain_step, loaded_step), (q, r), (up, 0 if is_sticky else down), on_progress)
+    return min(bound, cap)
 
 
 def _known_loss(
@@ -168,7 +168,7 @@ def _known_loss(
     ratios: tuple[int, int],
     on_progress: "Idle",
 ) -> int:
-    """Bound what a side adds if one of its states is known, by at least `limit`, the bound if no state is known.
+    """Bound what a side adds if one of its states is known; `limit` is the bound if none is.
 
     The ratio h = m / n is followed tick by tick from the known state, m with the worst outputs and n without outputs;
     `starts` has their first values. Both go monotonically to their limits, n to 1. So all later ratios are at most
@@ -182,17 +182,17 @@ def _known_loss(
     for m_start, n_start in starts:
         m, low, high = ratio_up(*m_start), (n_start[0] << BITS) // n_start[1], ratio_up(*n_start)
         peak = max(peak, _climb(m_map, lower, m, low, on_progress))
-        rising, ticks, level, bound = n_start[0] < n_start[1], 0, 0, m
+        is_rising, ticks, level, bound = n_start[0] < n_start[1], 0, 0, m
         for _ in range(_MOST_STEPS):
             on_progress()
             ratio = -(-(m << BITS) // low)
             peak = max(peak, ratio)
-            bound = -(-(limit << BITS) // low) if rising else m
+            bound = -(-(limit << BITS) // low) if is_rising else m
             if bound <= peak * _NEAR >> BITS or ticks > _MOST_TICKS:
                 break
             while True:
                 next_low, next_high = lower.image(low, level), upper.image(high, level)
-                bounds = (low, next_high) if rising else (next_low, high)
+                bounds = (low, next_high) if is_rising else (next_low, high)
                 if not level or _Powers(_bridge(plain, chain, ratios, bounds), True).image(ratio, level) <= peak:
                     break
                 level -= 1
@@ -219,7 +219,7 @@ def _climb(loaded: "_Powers", lower: "_Powers", m: int, low: int, on_progress: "
 
 
 def _bridge(plain: "Step", chain: "Pair", ratios: tuple[int, int], bounds: tuple[int, int]) -> "Step":
-    """Return an increasing map that bounds what a step does to h while n stays in a range; repeated, it is monotone.
+    """Return an increasing map that bounds a step of h while n stays in a range; repeated, it is monotone.
 
     A tick takes h to (x v + 1) (1 + y) / ((1 + x) (y v + 1)) with v = ratio h, x = n (1 - q) / q, y = n r / (1 - r).
     For v >= 1 it grows with x and falls with y; for v <= 1 it is the reverse. From h on, every ratio is at most the
@@ -231,12 +231,12 @@ def _bridge(plain: "Step", chain: "Pair", ratios: tuple[int, int], bounds: tuple
     up, down = ratios
     if not down:
         return _tick_map(chain, up, ONE, high, low)
-    inner = _tick_map(chain, up, ONE, low, high, False)
-    return _product(_tick_map(chain, ONE, down, _image(plain, high, False), _image(plain, low, True), False), inner)
+    first_map = _tick_map(chain, up, ONE, low, high, False)
+    return _product(_tick_map(chain, ONE, down, _image(plain, high, False), _image(plain, low, True), False), first_map)
 
 
 def _tick_map(chain: "Pair", top: int, bottom: int, n_of_x: int, n_of_y: int, round_up: bool = True) -> "Step":
-    """Return the map of h over a tick with outputs of ratio top / bottom; x and y are of the n that are given for them.
+    """Return the map of h over a tick with outputs of ratio top / bottom; x is of `n_of_x`, and y of `n_of_y`.
 
     x is rounded up and y down, or the reverse.
     """
@@ -296,7 +296,7 @@ def less(first: "Fraction", other: "Fraction") -> bool:
 
 
 def ratio_up(top: int, bottom: int) -> int:
-    """Return a fraction as an integer over 2^128, rounded up."""
+    """Return the fraction top / bottom as an integer over 2^128, rounded up."""
     return -(-(top << BITS) // bottom)
 
 

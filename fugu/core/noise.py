@@ -30,7 +30,7 @@ BLOCK_WORDS = 16
 def randomiser(
     rows: "Sequence[Sequence[int]]", words: "MutableSequence[int]", fill: "Callable[[], None]", find: "Find" = rank
 ) -> "tuple[Callable[[int | None], int], Callable[[], None]]":
-    """Return draw(state) and discard(): draw takes a symbol for a state, or for None, from rows of thresholds.
+    """Return draw(state), which draws a symbol from a state's row of thresholds, and discard().
 
     `fill` overwrites `words` with independent uniform 32-bit words. Every draw takes a word and overwrites it with
     zero, so that a later look into memory does not tell which words made the symbols. discard() is for after a fork:

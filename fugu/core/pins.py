@@ -76,6 +76,6 @@ def contains(policy: Policy, pinned: Policy) -> bool:
     if policy.chains == BINARY:
         if pinned.chains != BINARY:
             return False
-        (a, b, c, d), (e, f, g, h) = policy.members, pinned.members
-        return not (less(e, a) or less(b, f) or less(g, c) or less(d, h))
+        (q0, q1, r0, r1), (pin_q0, pin_q1, pin_r0, pin_r1) = policy.members, pinned.members
+        return not (less(pin_q0, q0) or less(q1, pin_q1) or less(pin_r0, r0) or less(r1, pin_r1))
     return not less(policy.members[0], worst_odds(pinned.members))

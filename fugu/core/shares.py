@@ -41,6 +41,7 @@ class Shares:
         return self._one_side(bits) - self._one_side(bits)
 
     def _one_side(self, bits: "Bits") -> int:
+        """Draw one of the two counts whose difference is a share."""
         word, width = bits(_BITS), _BITS
         while True:
             count = self._invert(word, width)
@@ -71,7 +72,7 @@ class Shares:
             sum_low, sum_high = sum_low + term_low, sum_high + term_high
 
     def _ratios(self, digits: int) -> tuple[int, int]:
-        """Return bounds on p over 2^digits, from below and above."""
+        """Return the lower and upper bound on p, over 2^digits."""
         if digits not in self._ratio:
             low, high = _power(self._threshold, self._homes, digits)
             self._ratio[digits] = (1 << digits) - high, (1 << digits) - low
@@ -113,7 +114,7 @@ def random_bits(entropy: "Callable[[bytearray], None]") -> "Bits":
 
 
 def _power(threshold: int, homes: int, digits: int) -> tuple[int, int]:
-    """Return bounds on (threshold / 2^32)^homes over 2^digits, from below and above."""
+    """Return the lower and upper bound on (threshold / 2^32)^homes, over 2^digits."""
     unit = 1 << digits
     base_low = base_high = threshold << (digits - UNIT)
     low = high = unit

@@ -98,7 +98,7 @@ class RunningMean:
         self.count = self.mean = 0
 
     def state(self, number: int) -> int:
-        """Return the state of the next step, then take the step into the mean."""
+        """Return the state of the next step, before the mean takes the step in."""
         position = number * UNIT
         if not self.count:
             self.mean = position
@@ -187,7 +187,7 @@ class Classifier:
 
 
 def classifier_of(policy: Policy) -> Classifier:
-    """Make the classifier of a compiled policy; a reading is an integer in its unit, or a text for named categories."""
+    """Make the classifier of a policy, whose readings are integers in its unit, or texts for named categories."""
     rule: Bands | RunningMean
     missing = policy.missing
     if policy.kind == CATEGORIES:
@@ -201,7 +201,7 @@ def classifier_of(policy: Policy) -> Classifier:
 
 
 def _step_of(policy: Policy) -> "Callable[[object], int | None]":
-    """Return step(raw), which makes a step of an integer reading, and None of anything else."""
+    """Return step(reading), which makes a step of an integer reading, and None of anything else."""
     lowest, highest, slope, offset, span = policy.lowest, policy.highest, policy.slope, policy.offset, policy.span
 
     def step(reading: object) -> int | None:

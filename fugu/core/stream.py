@@ -44,7 +44,7 @@ class Stream:
 
     @property
     def memory(self) -> "tuple[bytes, Classifier]":
-        """The discretiser's bytes, and its running form with all that it remembers."""
+        """The discretiser's bytes, and its classifier with all that it remembers."""
         return self.policy.discretiser, self._classifier
 
     def go_on(self, memory: "tuple[bytes, Classifier]") -> None:
@@ -67,7 +67,7 @@ class Stream:
         return []
 
     def close(self) -> list[tuple[str, int, int, bytes]]:
-        """Close the open frame, if there is one. Return it as `close_gap` does."""
+        """Close the frame under way, if there is one. Return it as `close_gap` does."""
         return [self._seal()] if self._symbols else []
 
     def tick(self, tick: int, reading: object) -> list[tuple[str, int, int, bytes]]:

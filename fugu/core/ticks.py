@@ -48,21 +48,21 @@ class Pace:
 
         `silent` returns the status code that says why nothing may be drawn at a Unix time in seconds, or None.
         """
-        clock, policy, elapsed = self.clock, self.policy, anchored.elapsed_us()
-        now = elapsed + anchored.offset_us
-        self.next_tick = max(self.next_tick, clock.at(now - max(policy.period_us, self.late_us)) + 1)
+        clock, policy, elapsed_us = self.clock, self.policy, anchored.elapsed_us()
+        now_us = elapsed_us + anchored.offset_us
+        self.next_tick = max(self.next_tick, clock.at(now_us - max(policy.period_us, self.late_us)) + 1)
         if self.next_tick > _MOST_TICK:
             self.trouble = "clock"
             return None
-        if elapsed < self.ready_us(anchored):
+        if elapsed_us < self.ready_us(anchored):
             return False
-        seconds, until = clock.time_of(self.next_tick) // 1000000, policy.valid_until
-        self.trouble = silent(now // 1000000)
-        if not self.trouble and (seconds < policy.valid_from or (until and seconds >= until)):
+        tick_seconds, valid_until = clock.time_of(self.next_tick) // 1000000, policy.valid_until
+        self.trouble = silent(now_us // 1000000)
+        if not self.trouble and (tick_seconds < policy.valid_from or (valid_until and tick_seconds >= valid_until)):
             self.trouble = "policy-inactive"
         if not self.trouble:
             return True
-        self.next_tick = clock.at(now) + 1
+        self.next_tick = clock.at(now_us) + 1
         return None
 
     def begin(self, anchored: Anchored) -> int:
@@ -79,13 +79,13 @@ def restart(streams: "Sequence[Pace]", anchored: Anchored, goes_on: bool = False
 
     `goes_on`: the anchor from before the restart goes on, so that ticks keep their times.
     """
-    elapsed = anchored.elapsed_us()
+    elapsed_us = anchored.elapsed_us()
     clocks = [stream.clock for stream in streams if stream.last_tick >= 0]
     for stream in streams:
         if stream.clock in clocks:
-            stream.drawn_us = elapsed
+            stream.drawn_us = elapsed_us
             if not goes_on:
-                stream.clock.restart(elapsed)
+                stream.clock.restart(elapsed_us)
 
 
 def find_place(streams: "Sequence[Pace]", anchored: Anchored, started: bool) -> tuple[int, int, int]:
@@ -104,7 +104,7 @@ def find_place(streams: "Sequence[Pace]", anchored: Anchored, started: bool) -> 
 
 
 def multiple_of(streams: "Sequence[Pace]") -> int:
-    """Return the number that shifts of these streams are multiples of, so that windows keep their time of day."""
+    """Return the number whose multiples shifts of these streams are, so that windows keep their time of day."""
     return common_multiple([period for stream in streams for period in stream.policy.repeats])
 
 
@@ -150,16 +150,16 @@ class Ticker(Pace):
                 self._place()
             if not self._anchors:
                 return False
-            comes = self.comes(self._anchored, self._silent)
-            if comes is None:
+            has_come = self.comes(self._anchored, self._silent)
+            if has_come is None:
                 self.close()
-            return bool(comes) and self._tick()
+            return bool(has_come) and self._tick()
         except OSError as error:
             self.trouble = "storage-full" if error.errno == _NO_SPACE else "storage"
             return False
 
     def close(self) -> None:
-        """Store the frame under way, and frames that wait; after an OSError they stay for the next frame."""
+        """Store the frame under way and those that wait; after an OSError all wait for the next frame."""
         if self._stream is None:
             return
         if self._stream.is_empty:

@@ -56,11 +56,11 @@ class TrustState:
         return self.with_changes(root=root, time=0, stopped=0, enrolled=new_trust.enrolled)
 
     def expired(self, seconds: int) -> bool:
-        """True if the document has expired by a Unix time or by the newest signed time, as no clock goes back."""
+        """True if the document has expired at a Unix time, or at the newest signed time, as no clock goes back."""
         return self.valid_until > 0 and max(seconds, self.time) >= self.valid_until
 
     def stale(self, seconds: int, max_age: int) -> bool:
-        """True if the document has expired, or the signed time is over `max_age` seconds away, unless that is 0."""
+        """True if the document has expired, or the signed time is more than `max_age` seconds away; 0 for any age."""
         return self.expired(seconds) or (max_age > 0 and abs(seconds - self.time) > max_age)
 
     def silent(self, seconds: int, version: int) -> str | None:

@@ -53,11 +53,11 @@ class NoisyCounts(Secret):
         self.goes_on = False
 
     def add(self, position: int | None) -> None:
-        """Count an observed tick in the number at `position`, or in none, by the same steps in all cases."""
+        """Count an observed tick in the number at `position`, or in none for None, by the same steps in all cases."""
         self.observed += 1
         self.goes_on = True
-        for number in range(len(self._counts)):
-            self._counts[number] += number == position
+        for index in range(len(self._counts)):
+            self._counts[index] += index == position
 
     def take(self) -> "list[int]":
         """Remove and return the noisy counts, within the bounds of a frame's numbers."""
@@ -133,5 +133,5 @@ class Counter:
         return released
 
     def end(self, index: int) -> NoisyCounts:
-        """End a window. Return its counts."""
+        """End a window under way, and return its counts."""
         return self.counts.pop(index)
