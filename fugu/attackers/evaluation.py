@@ -286,11 +286,9 @@ def attack(
         result = Attack(name, success, low, high, ceiling, guess, epsilon_low)
         if not (posterior.max(axis=1) == 1.0).all():
             log_factors = _log_odds_range(posterior, baseline)
-            beyond, furthest = (
-                (log_factors > epsilon * (1 + 1e-9)).mean(),
-                math.exp(min(_LARGEST_LOG, log_factors.max())),
-            )
-            result = replace(result, beyond=float(beyond), furthest=furthest)
+            beyond = float((log_factors > epsilon * (1 + 1e-9)).mean())
+            furthest = math.exp(min(_LARGEST_LOG, log_factors.max()))
+            result = replace(result, beyond=beyond, furthest=furthest)
         attacks.append(result)
     return tuple(sorted(attacks, key=lambda attack: -attack.success))
 

@@ -168,14 +168,16 @@ class Recorded:
 
     def paths_covered(self, mechanism: Mechanism, *path_sets: Ints) -> int:
         """The number of paths of each hypothesis for which the draws suffice; a set of paths is (trials, ticks)."""
-        limit = len(path_sets[0])
+        path_count = len(path_sets[0])
         for count in mechanism.counts:
-            limit = min(limit, self.noises[count.name].size // (len(path_sets) * mechanism.noise_uses(count.name)))
+            path_count = min(
+                path_count, self.noises[count.name].size // (len(path_sets) * mechanism.noise_uses(count.name))
+            )
         for n, (x, draws) in product(mechanism.drawn_sources, enumerate(self.drawn)):
             shown_states = np.array(mechanism.sources[n].shown_states)
             draws_used = np.cumsum(sum((shown_states[paths] == x).sum(axis=1) for paths in path_sets))
-            limit = min(limit, int(np.searchsorted(draws_used, draws.size, side="right")))
-        return limit
+            path_count = min(path_count, int(np.searchsorted(draws_used, draws.size, side="right")))
+        return path_count
 
     def symbols(self, states: Ints, source: Source) -> Ints:
         """A symbol for each state of the chain, in the same shape."""
@@ -218,8 +220,8 @@ def _stay_probabilities(mechanism: Mechanism, chain: MarkovChain, secret: int) -
     shows_secret = (mechanism.secrets == secret).astype(np.float64)
     probabilities = [shows_secret]
     for _ in range(1, mechanism.stretch):
-        unscaled = shows_secret * (chain.transition @ probabilities[-1])
-        probabilities.append(unscaled / unscaled.max())
+        weights = shows_secret * (chain.transition @ probabilities[-1])
+        probabilities.append(weights / weights.max())
     return np.array(probabilities[::-1])
 
 

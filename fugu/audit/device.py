@@ -386,16 +386,16 @@ def _samples(
     noise: Mapping[tuple[int, str], array[int]],
     points: Mapping[tuple[int, int], Sequence[Point]],
 ) -> Iterator[_Sample]:
-    names = policy.discretiser.states
+    labels = policy.discretiser.states
     for state, draws in symbols.items():
-        yield _Sample(f"symbols of {names[state]}", *_cells(policy, 0, state, draws))
+        yield _Sample(f"symbols of {labels[state]}", *_cells(policy, 0, state, draws))
     for (state, name), counts in noise.items():
         yield _Sample(
-            f"window {name} of {names[state]}", *_cells(policy, name, state, counts), counts, _scale(policy, name)
+            f"window {name} of {labels[state]}", *_cells(policy, name, state, counts), counts, _scale(policy, name)
         )
     for (state, number), released_points in points.items():
         if _table(policy, number) is not None:
-            yield _Sample(f"points of {names[state]}, table {number}", *_cells(policy, number, state, released_points))
+            yield _Sample(f"points of {labels[state]}, table {number}", *_cells(policy, number, state, released_points))
 
 
 def _pooled_samples(
@@ -442,7 +442,7 @@ def _change_test(
     """Test that draws depend only on their own tick's state, not on the states of ticks before or after it."""
     if isinstance(output, int) and isinstance(policy, MeasurePolicy) and _table(policy, output) is None:
         return _unknown_table(output, len(draws))
-    names, tick_array = policy.discretiser.states, np.asarray(ticks, dtype=np.int64)
+    labels, tick_array = policy.discretiser.states, np.asarray(ticks, dtype=np.int64)
     script_states, groups = np.unique(script).tolist(), []
     for state in script_states:
         mask = script[tick_array % script.size] == state
@@ -452,7 +452,7 @@ def _change_test(
         for lag in (*range(-_MAX_DISTANCE, 0), *range(1, _MAX_DISTANCE + 1)):
             distant_states = script[(tick_array[mask] + lag) % script.size]
             for other_state in script_states:
-                subject = f"{names[state]}, {abs(lag)} ticks {'after' if lag < 0 else 'before'} {names[other_state]}"
+                subject = f"{labels[state]}, {abs(lag)} ticks {'after' if lag < 0 else 'before'} {labels[other_state]}"
                 for count_words, columns in _count_columns(per_tick, state, other_state):
                     samples = cells[distant_states == other_state][:, columns].ravel()
                     if samples.size:

@@ -139,10 +139,10 @@ class Protection(NamedTuple):
 def protected_pairs(hull: Hull, points: Ints, constraint: Bools) -> Bools:
     """Return the pairs (i, j), i != j, of C with f(i) - f(j) in K, which noise of K protects: all edges, and others."""
     states = np.flatnonzero(constraint)
-    protected = np.zeros((len(points), len(points)), dtype=np.bool_)
-    protected[np.ix_(states, states)] = hull.pairs_within(points[states])
-    np.fill_diagonal(protected, False)
-    return protected
+    is_protected = np.zeros((len(points), len(points)), dtype=np.bool_)
+    is_protected[np.ix_(states, states)] = hull.pairs_within(points[states])
+    np.fill_diagonal(is_protected, False)
+    return is_protected
 
 
 def degree_of_protection(hull: Hull, points: Ints, constraint: Bools) -> Ints:

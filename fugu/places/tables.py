@@ -409,17 +409,19 @@ def noise_loss(noise: Noise, points: Ints) -> NDArray[np.float64]:
 
 def noise_pairs(noise: Noise, points: Ints, constraint: Bools, epsilon: float) -> Bools:
     """Return the pairs of states of a set, N x N, that compiled noise protects at epsilon."""
-    protected = np.zeros((len(points), len(points)), dtype=np.bool_)
+    is_protected = np.zeros((len(points), len(points)), dtype=np.bool_)
     states = np.flatnonzero(constraint)
     if isinstance(noise, NoiseTable):
         weights = _weights(noise)[states]
         upper_bounds = _upper_bounds(weights, measurement.floor_exp(epsilon))
         keeps_bound = np.array([np.all(state_weights <= upper_bounds, axis=1) for state_weights in weights])
-        protected[np.ix_(states, states)] = keeps_bound & keeps_bound.T
+        is_protected[np.ix_(states, states)] = keeps_bound & keeps_bound.T
     else:
-        protected[np.ix_(states, states)] = _hull_of(noise.noise.vertices).pairs_within(_centres(noise, points)[states])
-    np.fill_diagonal(protected, False)
-    return protected
+        is_protected[np.ix_(states, states)] = _hull_of(noise.noise.vertices).pairs_within(
+            _centres(noise, points)[states]
+        )
+    np.fill_diagonal(is_protected, False)
+    return is_protected
 
 
 def _weights(table: NoiseTable) -> Ints:

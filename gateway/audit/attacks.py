@@ -224,7 +224,7 @@ def _audience_views(
     if draws is not None:
         counts = tuple(definition for definition in counts if all(name in draws.noises for name in definition.names))
         has_draws = all(noise.size for noise in draws.drawn)
-        symbols_heard = [is_heard and has_draws and number == 0 for number, is_heard in enumerate(symbols_heard)]
+        symbols_heard = [is_heard and has_draws and index == 0 for index, is_heard in enumerate(symbols_heard)]
     if any(symbols_heard) or counts:
         yield _AudienceView(audience, tuple(symbols_heard), counts)
     for definition in counts if any(symbols_heard) or len(counts) > 1 else ():

@@ -164,8 +164,10 @@ class PublishedOutputs(NamedTuple):
             else:
                 noises |= window_noise(definition, self.windows(definition.name), self.states, self.begin)
         has_symbol = self.symbols >= 0
-        by_state = [self.symbols[(self.states == x) & has_symbol] for x in range(len(self.policy.discretiser.states))]
-        return Recorded(by_state, noises)
+        state_symbols = [
+            self.symbols[(self.states == x) & has_symbol] for x in range(len(self.policy.discretiser.states))
+        ]
+        return Recorded(state_symbols, noises)
 
 
 def _is_counted_by(policy: Policy, frame: WindowFrame) -> bool:

@@ -258,7 +258,7 @@ def _outputs(policy: AnyPolicy) -> list[Output]:
         output_words["count"] = "the same counts, as the gateway reports them"
     output_words |= {"estimate": "what the gateway makes of these", "description": "the policy's constants"}
     address = (policy.fleet, policy.device, policy.stream)
-    return [Output(what, topic_of(kind, *address), ()) for kind, what in output_words.items()]
+    return [Output(words, topic_of(kind, *address), ()) for kind, words in output_words.items()]
 
 
 def _claim_findings(policy: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:

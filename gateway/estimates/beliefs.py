@@ -44,14 +44,14 @@ class Model(NamedTuple):
     rows: Floats
     initial: Floats
     meaning: object
-    shown: Floats | None = None
+    shown_states: Floats | None = None
 
 
 class SymbolModel(NamedTuple):
     """One policy of symbols, windows, or both, with the symbols that its frames may hold, and the bits of a symbol."""
 
     policy: Policy
-    allowed: bytes
+    allowed_symbols: bytes
     bits: int
     chain_model: Model
 
@@ -71,13 +71,13 @@ def model_of(policy: Policy) -> Model:
 
 @cache
 def _make_model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: object) -> Model:
-    shown = None
+    shown_states = None
     state_count = chains.state_counts[column]
     if chains.typical_matrices:
         matrices = np.array(chains.typical_matrices, dtype=np.float64)
         transition = np.asarray(np.mean(matrices / matrices.sum(axis=2, keepdims=True), axis=0))
         if chains.named_streams:
-            shown = np.eye(state_count)[list(chains.shown_states(column))]
+            shown_states = np.eye(state_count)[list(chains.shown_states(column))]
             meaning = meaning, tuple(map(chains.shown_states, range(len(chains.named_streams)))), column
     else:
         diagonal_ratio = math.sqrt(chains.odds_bound)
@@ -85,9 +85,10 @@ def _make_model(chains: ChainClass, column: int, table: NoiseTable | None, meani
         transition = np.asarray(weights / (diagonal_ratio + state_count - 1.0), dtype=np.float64)
     weights = np.full((state_count, 1), SCALE) if table is None else np.array(table.weights())
     emission = weights.astype(np.float64) / SCALE
-    if shown is not None:
-        emission = np.ascontiguousarray(shown @ emission)
-    return Model(transition, emission, likelihood_rows(emission), stationary_distribution(transition), meaning, shown)
+    if shown_states is not None:
+        emission = np.ascontiguousarray(shown_states @ emission)
+    rows, initial = likelihood_rows(emission), stationary_distribution(transition)
+    return Model(transition, emission, rows, initial, meaning, shown_states)
 
 
 class Models(NamedTuple):
@@ -364,4 +365,4 @@ def _look_back(
 
 def stream_beliefs(model: Model, beliefs: Floats) -> Floats:
     """Convert beliefs (..., k) about a model's states to beliefs (..., s) about the states of the stream."""
-    return beliefs if model.shown is None else np.asarray(beliefs @ model.shown)
+    return beliefs if model.shown_states is None else np.asarray(beliefs @ model.shown_states)

@@ -209,7 +209,7 @@ class Catalogue:
         models = self._old_models.get((device, stream), {}) | self._devices.get(device, {}).get(stream, {})
         return {version: model.policy for version, model in models.items()}
 
-    def beside(self, device: str, stream: str, history_of: Callable[[str, str], History]) -> tuple[RelatedStream, ...]:
+    def related(self, device: str, stream: str, history_of: Callable[[str, str], History]) -> tuple[RelatedStream, ...]:
         """Return the streams that a policy relates to a stream, with their histories, which `history_of` gives."""
         policies = self.policies_of(device, stream).values()
         stream_names = dict.fromkeys(name for policy in policies for name in related_names(policy))
@@ -222,7 +222,7 @@ class Catalogue:
             )
         return tuple(related_streams)
 
-    def moving_with(self, device: str) -> set[str]:
+    def moving_devices(self, device: str) -> set[str]:
         """Return the devices with a stream that a policy relates to a stream of this device."""
         policies = (policy for stream in self.streams(device) for policy in self.policies_of(device, stream).values())
         return {stream_name.partition("/")[0] for policy in policies for stream_name in related_names(policy)}

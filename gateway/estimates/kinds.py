@@ -62,7 +62,7 @@ class Kind(Protocol[Frame]):
         return FrameSpan(frame.previous, frame.first, frame.last)
 
     @classmethod
-    def says_same(cls, stored: Frame, frame: Frame) -> bool:
+    def has_same_content(cls, stored: Frame, frame: Frame) -> bool:
         """Return whether two frames have the same content, without regard to padding and to the tick before."""
         return replace(stored, **cls.ignored_fields) == replace(frame, **cls.ignored_fields)
 

@@ -80,10 +80,10 @@ class Past:
 
     def model_indices(self, sequences: Sequence[Place], columns: Columns, slots: Ints) -> Ints:
         """Return (n,) the index of each row's model; `slots` (n,) are the rows' places in `sequences`."""
-        key_codes, code_of_row = np.unique(slots << 32 | columns.version, return_inverse=True)
+        key_codes, row_codes = np.unique(slots << 32 | columns.version, return_inverse=True)
         model_keys = [(sequences[key_code >> 32], key_code & (1 << 32) - 1) for key_code in key_codes.tolist()]
         indices = [self.model_index(sequence.device, sequence.stream, version) for sequence, version in model_keys]
-        return np.array(indices, dtype=np.int64)[code_of_row]
+        return np.array(indices, dtype=np.int64)[row_codes]
 
     def beliefs_before(self, place: Place, tick: int, last: int = MAX_TICK) -> tuple[Beliefs, Columns]:
         """Return the belief before the ticks tick..last, and their rows, of which the first may begin earlier."""
@@ -214,10 +214,10 @@ class Past:
             end = stretch.last
             if end >= head.first + ticks - 1 + self.lag:
                 break
-        low_index, high = max(first - head.first, 0), min(min(last, newest_tick) - head.first + 1, ticks)
-        if low_index < high:
-            inputs = np.concatenate(symbols)[: high + self.lag], head.distribution, model.transition, model.emission
-            probabilities = stream_beliefs(model, fixed_lag_marginals(*inputs, self.lag)[low_index:high])
+        low_index, stop = max(first - head.first, 0), min(min(last, newest_tick) - head.first + 1, ticks)
+        if low_index < stop:
+            inputs = np.concatenate(symbols)[: stop + self.lag], head.distribution, model.transition, model.emission
+            probabilities = stream_beliefs(model, fixed_lag_marginals(*inputs, self.lag)[low_index:stop])
             yield TickProbabilities(head.version, head.first + low_index, head.shift, probabilities)
 
     def _model_of(self, place: Place, stretch: _Stretch) -> Model:

@@ -95,10 +95,10 @@ class MeasureModel:
         self.policy = policy
         self.measurement = policy.measurement
         self.values = np.array(policy.coordinates, dtype=np.int64)
-        self._shows = np.array(policy.shows or range(len(self.values)), dtype=np.int64)
+        self._shown_states = np.array(policy.shows or range(len(self.values)), dtype=np.int64)
         matrices: list[Floats] = [np.array(matrix, dtype=np.float64) for matrix in policy.matrices]
         self._matrices = [matrix / matrix.sum(axis=1, keepdims=True) for matrix in matrices]
-        self._moves = moves_of(self._matrices)
+        self._transitions = moves_of(self._matrices)
         self._changes = [change.tick for change in policy.changes]
         self.reach = ConstraintSets(self.measurement)
         self.grid = place_grid(policy)
@@ -117,7 +117,7 @@ class MeasureModel:
         for table in self.policy.measure_tables:
             if isinstance(table.noise, StaircaseNoise):
                 boxes.append([high - low for low, high in zip(table.noise.low, table.noise.high, strict=True)])
-        size = max(math.prod(sides + 1 for sides in box) for box in boxes)
+        size = max(math.prod(side + 1 for side in box) for box in boxes)
         if len(self.values) * size > MOST_CELLS:
             raise PolicyError(f"{len(self.values)} states and {size} points are too many: measure on a coarser lattice")
 
@@ -153,17 +153,17 @@ class MeasureModel:
 
     def measured_belief(self, distribution: Floats) -> Floats:
         """Convert a distribution of the chain's state to the distribution (N,) of the measured state."""
-        return np.asarray(np.bincount(self._shows, distribution, len(self.values)), dtype=np.float64)
+        return np.asarray(np.bincount(self._shown_states, distribution, len(self.values)), dtype=np.float64)
 
     def possible_states(self, tick: int) -> NDArray[np.bool_]:
         """Return (N,) for each state whether an adversary can hold it possible at a tick."""
         constraint = self.reach.at(tick)
         return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
 
-    def follow(self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables) -> Tracking:
+    def follow(self, distribution: Floats, first: int, points: Sequence[Released | None], tables: Tables) -> Tracking:
         """Return the beliefs at consecutive ticks, from the distribution of the first tick, without unknown points."""
-        likelihoods = [point and self._likelihood(point, tables) for point in released]
-        return follow(distribution, self._moves, self._matrix_indices(first, len(likelihoods)), likelihoods)
+        likelihoods = [point and self._likelihood(point, tables) for point in points]
+        return follow(distribution, self._transitions, self._matrix_indices(first, len(likelihoods)), likelihoods)
 
     def estimate(
         self,
@@ -183,8 +183,8 @@ class MeasureModel:
         tick_range = range(len(frame.released))[ticks]
         rows = slice(tick_range.start, tick_range.stop)
         matrix_indices = self._matrix_indices(frame.first, len(tracking.beliefs))
-        beliefs = fixed_lag(tracking, self._moves, matrix_indices, lag, rows)
-        means, covariances = moments(beliefs, (self.values * np.array(self.policy.resolution))[self._shows])
+        beliefs = fixed_lag(tracking, self._transitions, matrix_indices, lag, rows)
+        means, covariances = moments(beliefs, (self.values * np.array(self.policy.resolution))[self._shown_states])
         protection = [self.degree(frame.released[offset].table, frame.first + offset, tables) for offset in tick_range]
         return PointEstimates(
             lag,
@@ -208,22 +208,22 @@ class MeasureModel:
                 return 0
             from fugu.places.tables import noise_pairs
 
-            possible = self.possible_states(tick)
-            pairs = noise_pairs(table.noise, self.values, possible, self.policy.epsilon)
-            self._degrees[cache_key] = int(pairs[possible].sum(axis=1).min()) + 1
+            is_possible = self.possible_states(tick)
+            pairs = noise_pairs(table.noise, self.values, is_possible, self.policy.epsilon)
+            self._degrees[cache_key] = int(pairs[is_possible].sum(axis=1).min()) + 1
             if len(self._degrees) > _MAX_CACHED * _MAX_CACHED:
                 self._degrees.popitem(last=False)
         return self._degrees[cache_key]
 
-    def has_point(self, released: Released, tables: Tables) -> bool:
+    def has_point(self, point: Released, tables: Tables) -> bool:
         """Return whether a released point is in its table."""
-        return self._likelihood(released, tables) is not None
+        return self._likelihood(point, tables) is not None
 
-    def _likelihood(self, released: Released, tables: Tables) -> Floats | None:
+    def _likelihood(self, point: Released, tables: Tables) -> Floats | None:
         """Return (N,) the probability of a released point given each state; `None` for an unknown table or point."""
-        emission = self._emission(released.table, tables)
-        column = None if emission is None else emission.points.get(released.point)
-        return None if emission is None or column is None else emission.probabilities[self._shows, column]
+        emission = self._emission(point.table, tables)
+        column = None if emission is None else emission.points.get(point.point)
+        return None if emission is None or column is None else emission.probabilities[self._shown_states, column]
 
     def _emission(self, table_number: int, tables: Tables) -> Emission | None:
         if table_number not in self._emissions:
@@ -332,9 +332,9 @@ class Points(Kind[MeasureFrame]):
             later_ticks = range(frame.last + 1, frame.first + ticks.stop + self._lag)
             points_by_tick = {
                 tick: point
-                for later in self._frames.holding(place.number, later_ticks.start, later_ticks.stop - 1)
-                if (later.policy_version, later.shift) == (frame.policy_version, frame.shift)
-                for tick, point in enumerate(later.released, later.first)
+                for later_frame in self._frames.holding(place.number, later_ticks.start, later_ticks.stop - 1)
+                if (later_frame.policy_version, later_frame.shift) == (frame.policy_version, frame.shift)
+                for tick, point in enumerate(later_frame.released, later_frame.first)
             }
             later_points = [points_by_tick.get(tick) for tick in later_ticks]
             distribution, tables = self._prior(place, frame), self._tables(place, model)
@@ -399,20 +399,20 @@ def measured_estimate(
     mean = distribution @ states
     time, stream_loss = wall_time(policy.clock, tick - shift), policy.stream_loss
     guarantee = (protection, stream_loss.epsilon, stream_loss.adversary)
-    ticks = [(run, *row) for run in lagged_estimates for row in zip(count(run.first), run.means, run.covariances)]
+    rows = [(run, *row) for run in lagged_estimates for row in zip(count(run.first), run.means, run.covariances)]
     if model.grid is not None:
         latitude, longitude = model.grid.position_of(float(mean[0]), float(mean[1]))
         accuracy = round(_accuracy(model.grid, latitude, states - mean, distribution), _METRE_DIGITS)
         outline = _outline(model.grid, latitude, states, distribution)
         degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
         place_fields = (*degrees, accuracy, *outline)
-        useful = policy.useful_for == "place"
-        smoothed_fields = [_smoothed_place(model.grid, policy, *row) for row in ticks]
-        return PlaceEstimate(time, tick, *place_fields, *guarantee, useful, tuple(smoothed_fields))
+        is_useful = policy.useful_for == "place"
+        smoothed_fields = [_smoothed_place(model.grid, policy, *row) for row in rows]
+        return PlaceEstimate(time, tick, *place_fields, *guarantee, is_useful, tuple(smoothed_fields))
     intervals = [_interval(states[:, axis], distribution, float(mean[axis])) for axis in range(states.shape[1])]
-    low, middle, high = zip(*intervals, strict=True)
-    smoothed_values = [_smoothed_value(policy, *row) for row in ticks]
-    return ValueEstimate(time, tick, middle, low, high, policy.unit or None, *guarantee, False, tuple(smoothed_values))
+    low, means, high = zip(*intervals, strict=True)
+    smoothed_values = [_smoothed_value(policy, *row) for row in rows]
+    return ValueEstimate(time, tick, means, low, high, policy.unit or None, *guarantee, False, tuple(smoothed_values))
 
 
 def _smoothed_place(
@@ -441,10 +441,10 @@ def _accuracy(grid: PlaceGrid, latitude: float, offsets: Floats, distribution: F
     `offsets` is (N, 2), of each state, to the east and to the north, in the unit of the measurement.
     """
     metres = np.array(grid.metres(latitude))
-    distance = np.hypot(*(offsets * metres).T)
+    distances = np.hypot(*(offsets * metres).T)
     assert grid.cell_size is not None
     corner = math.hypot(*(metres * np.array(grid.cell_size))) / 2.0
-    return _quantile(distance, distribution, CONFIDENCE) + corner
+    return _quantile(distances, distribution, CONFIDENCE) + corner
 
 
 def _outline(grid: PlaceGrid, latitude: float, coordinates: Floats, distribution: Floats) -> tuple[float, float, float]:

@@ -107,12 +107,12 @@ class Symbols(Kind[SymbolFrame]):
     def verify(catalogue: Catalogue, device: str, stream: str, frame: SymbolFrame) -> None:
         """Check that the symbols are in the policy's table, and have its number of bits."""
         model = catalogue.find(device, stream, frame.policy_version, SymbolModel)
-        if not model.allowed:
+        if not model.allowed_symbols:
             raise RefusedError(
                 f"{device}/{stream} has windows only under policy version {frame.policy_version}", Reason.WRONG_KIND
             )
-        if frame.symbols.translate(None, delete=model.allowed):
-            raise RefusedError(f"symbol above {model.allowed[-1]}", Reason.SYMBOL_OUT_OF_RANGE)
+        if frame.symbols.translate(None, delete=model.allowed_symbols):
+            raise RefusedError(f"symbol above {model.allowed_symbols[-1]}", Reason.SYMBOL_OUT_OF_RANGE)
         if frame.bits != model.bits:
             raise RefusedError(f"{frame.bits} bits a symbol, not {model.bits}", Reason.SYMBOL_OUT_OF_RANGE)
 

@@ -192,7 +192,7 @@ def marginal_rows(table: str, stream: SymbolStream, estimates: TickProbabilities
 def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
     """Return the symbols of a stream, one a row."""
     lengths = [len(piece.symbols) for piece in pieces]
-    firsts = np.array([piece.first for piece in pieces])
+    first_ticks = np.array([piece.first for piece in pieces])
     offsets = np.arange(sum(lengths)) - np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
     clocks = [stream.policy(piece.version).clock for piece in pieces]
     begins = [clock.epoch_us + (p.first - p.shift) * clock.period_us for clock, p in zip(clocks, pieces, strict=True)]
@@ -200,7 +200,7 @@ def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
     columns = {
         "device": stream.device,
         "stream": stream.stream,
-        "tick": np.repeat(firsts, lengths) + offsets,
+        "tick": np.repeat(first_ticks, lengths) + offsets,
         "policy_version": np.repeat([piece.version for piece in pieces], lengths).astype(np.uint32),
         "symbol": np.concatenate([piece.symbols for piece in pieces]),
     }

@@ -290,26 +290,26 @@ class _Chains(NamedTuple):
     `noise` (g, d, d) is the inverse of the information of a tick, for each stream, or for all if g = 1.
     """
 
-    common: Floats
-    chain_of_stream: dict[int, Floats]
+    common_chain: Floats
+    stream_chains: dict[int, Floats]
     noise: Floats
 
     def of(self, stream: int) -> Floats:
-        return self.chain_of_stream.get(stream, self.common)
+        return self.stream_chains.get(stream, self.common_chain)
 
 
 def _stream_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
     """Return the chains for the comparison of stretches, and the deviations of streams by each stream's own chain."""
-    rows_of_parts = tasks.map(_chains_of_streams, [(part, chains.common, initial) for part in parts])
-    stream_numbers, ticks, own_chains, noises = zip(*itertools.chain.from_iterable(rows_of_parts), strict=True)
-    deviations = np.array([*map(log_ratios, own_chains)]) - log_ratios(chains.common)
+    part_rows = tasks.map(_chains_of_streams, [(part, chains.common_chain, initial) for part in parts])
+    stream_numbers, ticks, own_chains, noises = zip(*itertools.chain.from_iterable(part_rows), strict=True)
+    deviations = np.array([*map(log_ratios, own_chains)]) - log_ratios(chains.common_chain)
     level = Deviations(np.array(ticks, dtype=np.int64), deviations, np.zeros(len(ticks), dtype=np.int64), chains.noise)
     if level.p_value >= _SIGNIFICANT:
         return chains, level
     kinds = np.array(stream_numbers, dtype=np.int64)
     noise = np.broadcast_to(chains.noise[0], (int(kinds.max()) + 1, *chains.noise[0].shape)).copy()
     noise[kinds] = noises
-    return _Chains(chains.common, dict(zip(stream_numbers, own_chains, strict=True)), noise), level._replace(
+    return _Chains(chains.common_chain, dict(zip(stream_numbers, own_chains, strict=True)), noise), level._replace(
         kinds=kinds, noise=noise
     )
 
@@ -341,10 +341,10 @@ def _stretch_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial
         is_long = ticks >= 0.75 * SEQUENCE_TICKS * 2 ** len(levels)
         if is_long.sum() < _MIN_STRETCHES:
             return levels
-        kinds = streams[is_long] if chains.chain_of_stream else np.zeros(int(is_long.sum()), dtype=np.int64)
+        kinds = streams[is_long] if chains.stream_chains else np.zeros(int(is_long.sum()), dtype=np.int64)
         bases = np.array([log_ratios(chains.of(stream)) for stream in range(int(streams.max()) + 1)])[streams[is_long]]
         steps = np.einsum("sij,sj->si", chains.noise[kinds], gradients[is_long]) / ticks[is_long, None]
-        levels.append(Deviations(ticks[is_long], bases - log_ratios(chains.common) + steps, kinds, chains.noise))
+        levels.append(Deviations(ticks[is_long], bases - log_ratios(chains.common_chain) + steps, kinds, chains.noise))
         position = np.arange(len(streams)) - np.searchsorted(streams, streams)
         pair_starts = np.flatnonzero((position[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
         gradients, ticks = (column[pair_starts] + column[pair_starts + 1] for column in (gradients, ticks))
@@ -358,7 +358,7 @@ def _scores(part: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, 
         chain = chains.of(stream)
         gradients.append(_gradient(chain, e_step(part.take([i]), chain, initial).moves))
     ticks = np.add.reduceat(part.symbols >= 0, part.starts[:-1], dtype=np.int64) if gradients else np.empty(0, np.int64)
-    dimension = len(chains.common) * (len(chains.common) - 1)
+    dimension = len(chains.common_chain) * (len(chains.common_chain) - 1)
     return np.array(gradients).reshape(-1, dimension), ticks, part.streams
 
 

@@ -260,7 +260,7 @@ class ExportedHistory:
 
 def _read_rows(folder_name: str, group: _Group) -> dict[tuple[str, str], list[_Rows]]:
     """Return the rows of a row group by stream. FuguError if they cannot be read."""
-    rows_of_stream = defaultdict[tuple[str, str], list[_Rows]](list)
+    stream_rows = defaultdict[tuple[str, str], list[_Rows]](list)
     try:
         with pq.ParquetFile(group.path) as file:
             for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
@@ -272,11 +272,11 @@ def _read_rows(folder_name: str, group: _Group) -> dict[tuple[str, str], list[_R
                 rows = np.stack([np.asarray(batch.column(name).cast(pa.int64()), np.int64) for name in _COLUMNS[2:]])
                 for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
                     device, stream = (texts[stream_codes[low]] for texts, stream_codes in names)
-                    rows_of_stream[device, stream].append(rows[:, low:high])
+                    stream_rows[device, stream].append(rows[:, low:high])
     except (OSError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]
         raise FuguError(f"{group.path.name} in {folder_name} cannot be read: {reason}") from None
-    return rows_of_stream
+    return stream_rows
 
 
 def _split_pieces(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, symbol: Ints) -> Iterator[Piece]:

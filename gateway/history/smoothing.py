@@ -89,17 +89,17 @@ class SmoothedStream:
 
     def look_back(self, day: int) -> None:
         """Store the evidence about a day's end, from the symbols after that day."""
-        for track, pieces in self._blocks(day).items():
+        for track, day_blocks in self._blocks(day).items():
             if track in self._later_message:
                 self._message_after[day, track] = self._later_message[track]
-            self._later_message[track] = self._messages(pieces, self._later_message.get(track))[0]
+            self._later_message[track] = self._messages(day_blocks, self._later_message.get(track))[0]
 
     def day(self, day: int) -> Iterator[TickProbabilities]:
         """Yield the marginals of a day's ticks that have a symbol."""
-        for track, pieces in self._blocks(day).items():
+        for track, day_blocks in self._blocks(day).items():
             message = self._message_after.pop((day, track), None)
-            messages = [*self._messages(pieces, message)[1:], message] if len(pieces) > 1 else [message]
-            for block, evidence in zip(pieces, messages, strict=True):
+            messages = [*self._messages(day_blocks, message)[1:], message] if len(day_blocks) > 1 else [message]
+            for block, evidence in zip(day_blocks, messages, strict=True):
                 model, belief = self._stream.model(block.version), self._belief_before.get(track)
                 distribution = model.initial
                 if belief is not None and belief.model.meaning == model.meaning:
@@ -115,15 +115,15 @@ class SmoothedStream:
     def _blocks(self, day: int) -> dict[_Track, list[Piece]]:
         """Return the blocks of a day, in tick order, by clock and shift."""
         max_ticks = max(_CELLS // max(len(self._stream.model(version).initial) for version in self._stream.policies), 1)
-        pieces = defaultdict[_Track, list[Piece]](list)
+        day_blocks = defaultdict[_Track, list[Piece]](list)
         for block in blocks(self._history.pieces(self._stream, self._span.day(day)), max_ticks):
-            pieces[self._stream.policy(block.version).clock, block.shift].append(block)
-        return pieces
+            day_blocks[self._stream.policy(block.version).clock, block.shift].append(block)
+        return day_blocks
 
-    def _messages(self, pieces: list[Piece], evidence: _Evidence | None) -> list[_Evidence]:
+    def _messages(self, day_blocks: list[Piece], evidence: _Evidence | None) -> list[_Evidence]:
         """Return for each block the evidence of all symbols from its first tick on."""
         messages = []
-        for block in reversed(pieces):
+        for block in reversed(day_blocks):
             model = self._stream.model(block.version)
             message = _later_message_at(model, block.last, evidence)
             if len(block.symbols) > 1:

@@ -397,7 +397,7 @@ class Ingest:
         """Let `take` check further frames of a stream and version as arrays."""
         model = self._catalogue.find(device, stream, version, SymbolModel)
         slot = self._streams.slot(device, stream)
-        self._streams.follow(topic, slot, version, len(model.allowed), model.policy.clock)
+        self._streams.follow(topic, slot, version, len(model.allowed_symbols), model.policy.clock)
 
     def _refuse_future(self, device: str, stream: str, frame: AnyFrame) -> None:
         """Refuse a frame of future ticks, and log a warning, because this machine's clock may be wrong."""

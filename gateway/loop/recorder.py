@@ -267,7 +267,7 @@ class Recorder:
             overlaps = is_late and sequence.coverage.meets(span.first, span.last)
             if overlaps and (stored_frame := kind.overlapping(place, frame)) is not None:
                 self._usage.now.repeats[device] += 1
-                if kind.says_same(stored_frame, frame):  # it may account for more ticks, of frames dropped since
+                if kind.has_same_content(stored_frame, frame):  # it may account for more ticks, of frames dropped since
                     counts[kind.counter + "duplicate"] += 1
                     self._account_for(sequence, kind, span, is_stored=True)
                 else:

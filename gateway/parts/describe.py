@@ -154,7 +154,7 @@ class InForce:
     def history(self, device: str, stream: str) -> History:
         """Return the ticks of all versions of a stream, and those of streams that move with it."""
         return self._own_history(device, stream)._replace(
-            beside=self._catalogue.beside(device, stream, self._own_history)
+            beside=self._catalogue.related(device, stream, self._own_history)
         )
 
     def _own_history(self, device: str, stream: str) -> History:
@@ -301,7 +301,7 @@ class Describing(Part):
 
     def _mark_device(self, device: str) -> None:
         """Mark a device and the devices with related streams, to be described."""
-        self._marked_devices.update(filter(self._catalogue.has, {device, *self._catalogue.moving_with(device)}))
+        self._marked_devices.update(filter(self._catalogue.has, {device, *self._catalogue.moving_devices(device)}))
         self._look_soon()
 
     def _look_soon(self) -> None:

@@ -101,10 +101,7 @@ class ReleaseRecord:
     def problem(self, ledger: Ledger) -> str:
         """Say why a ledger and this store do not fit, or ''. A gateway may be running."""
         published = max(ledger.newest_published(0), default=0)  # read first: the store is ahead of what is published
-        # Read before the ledger, which is ahead of the store.
-        store_identity, identity, noted_entry = (
-            self._releases.ledger_record()
-        )  # read next: the ledger is ahead of the store
+        store_identity, identity, noted_entry = self._releases.ledger_record()  # next: the ledger is ahead of the store
         if not noted_entry and not ledger.newest_entry:
             return ""
         if noted_entry and ledger.binding.identity != identity:
@@ -132,8 +129,8 @@ class ReleaseRecord:
         with self._store.transaction():
             for entry in ledger.entries(noted_entry, entry_number - noted_entry):
                 shifts = ledger.shifts(entry.number).items()
-                released = [ReleasedTick(device, entry.stream, entry.last + shift) for device, shift in shifts]
-                self._releases.note(entry.number, released)
+                released_ticks = [ReleasedTick(device, entry.stream, entry.last + shift) for device, shift in shifts]
+                self._releases.note(entry.number, released_ticks)
 
     def newest_us(self, ledger: Ledger) -> int:
         """The end of the newest release that store or ledger knows, in microseconds of Unix time; 0 without any."""
@@ -358,7 +355,7 @@ def history_in_store(store: Store, catalogue: Catalogue, device: str, stream: st
         rows = store.versions.timeline(device, stream).intervals
         return history_of(rows, noises, may_go_back=catalogue.may_go_back(device), may_drop=True)
 
-    return stream_history(device, stream)._replace(beside=catalogue.beside(device, stream, stream_history))
+    return stream_history(device, stream)._replace(beside=catalogue.related(device, stream, stream_history))
 
 
 def release_now(

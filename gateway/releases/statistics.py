@@ -259,11 +259,11 @@ def _table_values(query: Query, tally: Tally, scale: Fraction) -> tuple[Floats, 
     *_, noise, spread = weights_of(query, tally.table)
     noise, values = noise_variance(scale) * noise, values_of(query, tally)
     if len(tally.counts) > 1:
-        states = _plausible_counts(inversion(tally.table).inverse @ tally.counts, tally.ticks)
-        return values, spread @ states + noise
-    inside = np.clip(values, 0.0, tally.ticks)
+        state_counts = _plausible_counts(inversion(tally.table).inverse @ tally.counts, tally.ticks)
+        return values, spread @ state_counts + noise
+    inside_ticks = np.clip(values, 0.0, tally.ticks)
     inside_variance, outside_variance = spread[0, query.states[0]], np.delete(spread[0], query.states)[0]
-    return values, inside * inside_variance + (tally.ticks - inside) * outside_variance + noise
+    return values, inside_ticks * inside_variance + (tally.ticks - inside_ticks) * outside_variance + noise
 
 
 def _interval_ends(

@@ -148,7 +148,7 @@ class SumReleases:
             self._maker.ledger.refuse(release)
         return _SumRelease(job, release, job.promise([*chain.from_iterable(members)]))
 
-    def _release_of(self, job: Job, window: SumWindow, members: Sequence[CountedTicks]) -> Release:
+    def _release_of(self, job: Job, window: SumWindow, member_ticks: Sequence[CountedTicks]) -> Release:
         group = window.group
         return Release(
             name=job.name,
@@ -157,8 +157,8 @@ class SumReleases:
             first=window.first,
             last=window.first + group.length - 1,
             since_us=group.begins_us(window.number),
-            charges={member.policy.device: 0 for member in members},
-            shifts={member.policy.device: member.first - window.first for member in members},
+            charges={member.policy.device: 0 for member in member_ticks},
+            shifts={member.policy.device: member.first - window.first for member in member_ticks},
             mechanism="chain",
             noise="device-windows",
             scale=str(1 / group.rate),
@@ -186,7 +186,9 @@ class SumReleases:
         return lambda number: content_of(sum_release.job, sum_release.release, sum_release.promise, noisy, number)
 
 
-def _sum_job(group: GroupDocument, audience: str, terms: Audience | None, name: str, policies: Sequence[Policy]) -> Job:
+def _sum_job(
+    group: GroupDocument, audience: str, promise: Audience | None, name: str, policies: Sequence[Policy]
+) -> Job:
     """The job that releases a group's sum to an audience; `policies` are those of the homes."""
     plan = ScheduledRelease(
         name=name, stream=group.stream, query="count", states=group.count, length=group.length, audience=audience,
@@ -198,7 +200,7 @@ def _sum_job(group: GroupDocument, audience: str, terms: Audience | None, name: 
         *(name, group.stream, devices, group.states, query, group.length, "windows", "chain", _CONFIDENCE),
         *({}, frozenset()),
     )
-    useful = all(policy.useful_for == "share" for policy in policies)
+    is_useful = all(policy.useful_for == "share" for policy in policies)
     topic = topic_of("release", group.fleet, audience, name)
     clock = Clock(epoch_us=group.epoch_us, period_us=group.period_us)
-    return Job(plan, question, terms, topic, clock, useful, honest=group.honest, helper=group.helper_digits)
+    return Job(plan, question, promise, topic, clock, is_useful, honest=group.honest, helper=group.helper_digits)

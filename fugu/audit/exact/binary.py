@@ -145,6 +145,6 @@ def _compose(outer: Map, inner: Map) -> Map:
     return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
 
 
-def _image(map: Map, u: Fraction) -> Fraction:
-    a, b, c, d = map
+def _image(function: Map, u: Fraction) -> Fraction:
+    a, b, c, d = function
     return Fraction((a * u + b) / (c * u + d))

@@ -92,14 +92,14 @@ def joined_states(policy: Mapping[str, Any]) -> list[set[int]]:
     coordinates, states = policy["coordinates"], range(len(policy["coordinates"]))
     transitions = (policy["transition"], *(change["transition"] for change in policy.get("changes", ())))
     successor_sets = [{(policy.get("shows") or states)[y] for y, _ in row} for rows in transitions for row in rows]
-    joins: dict[str, Callable[[int, int], bool]] = {
+    join_rules: dict[str, Callable[[int, int], bool]] = {
         "complete": lambda x, y: True,
         "categories": lambda x, y: definition[x] == definition[y],
         "radius": lambda x, y: sum(v * v for v in _minus(coordinates[x], coordinates[y])) <= Fraction(definition) ** 2,
         "transition": lambda x, y: any(x in successors and y in successors for successors in successor_sets),
         "edges": lambda x, y: [x, y] in definition or [y, x] in definition,
     }
-    return [{y for y in states if y != x and joins[kind](x, y)} for x in states]
+    return [{y for y in states if y != x and join_rules[kind](x, y)} for x in states]
 
 
 def _minus(a: Any, b: Any) -> tuple[int, ...]:
