@@ -121,11 +121,11 @@ def _read_members(lines: Iterable[str]) -> tuple[list[str], bytes]:
 
 
 def _refuse_duplicates(value_of_line: Callable[[int], object], line_count: int) -> None:
-    """Raise a ValueError if two lines have the same value; a part of the values at a time, to use little memory."""
+    """Raise a ValueError for two lines of equal value, in little memory: a part of the values at a time."""
     for hash_part in range(_HASH_PARTS):
         part_values = set[object]()
-        for line in range(line_count):
-            if hash(line_value := value_of_line(line)) % _HASH_PARTS == hash_part:
+        for line_index in range(line_count):
+            if hash(line_value := value_of_line(line_index)) % _HASH_PARTS == hash_part:
                 if line_value in part_values:
-                    raise ValueError(f"line {line + 1} has a name or a key that another line has")
+                    raise ValueError(f"line {line_index + 1} has a name or a key that another line has")
                 part_values.add(line_value)

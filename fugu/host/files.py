@@ -43,7 +43,10 @@ def new_folder(path: Path, *, private: bool = False) -> Path:
 
 
 def write_secret(path: Path, content: str | bytes, *, for_service: bool = False) -> None:
-    """Write or replace a file that only its owner may read: with `for_service`, as root, the owner of its folder."""
+    """Write or replace a file that only its owner may read.
+
+    With `for_service`, root gives the file to the owner of its folder.
+    """
     _write(path, content, 0o600, for_service=for_service)
 
 

@@ -62,10 +62,11 @@ class Notifier:
         """Make the notifier of a process from its environment and its number, by default those of this process."""
         variables = os.environ if environment is None else environment
         address = variables.get("NOTIFY_SOCKET", "")
-        usec, owner = variables.get("WATCHDOG_USEC", ""), variables.get("WATCHDOG_PID", "")
-        is_watched = usec.isdecimal() and int(usec) > 0 and owner in ("", str(os.getpid() if pid is None else pid))
+        interval_text, own_pids = variables.get("WATCHDOG_USEC", ""), ("", str(os.getpid() if pid is None else pid))
+        is_own = variables.get("WATCHDOG_PID", "") in own_pids
+        is_watched = is_own and interval_text.isdecimal() and int(interval_text) > 0
         usable_address = address if address.startswith(("/", "@")) else ""
-        return cls(usable_address, int(usec) / _MICROSECONDS if usable_address and is_watched else None)
+        return cls(usable_address, int(interval_text) / _MICROSECONDS if usable_address and is_watched else None)
 
     def starting(self, seconds: float) -> None:
         """Say that the start may take some seconds from now, if systemd would not wait as long."""

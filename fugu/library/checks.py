@@ -136,9 +136,8 @@ def check_policy(
     """Check a policy as a device does; arguments and errors as for `check`."""
     limit: Ceiling | None = None if ceiling is None else ceiling_of(str(ceiling))
     policy = _as_policy(policy)
-    from fugu.contract.compiler import (
-        compile_policy,
-    )  # late: a file that is no policy must not need the signature library that this loads
+    # Only now: a file that is no policy must not need the signature library that this loads.
+    from fugu.contract.compiler import compile_policy
 
     compile_policy(policy)
     if isinstance(policy, Policy):

@@ -30,7 +30,7 @@ _FORMS = "the path of a file, a pandas Series or DataFrame, or a numpy array"
 
 
 def source_list(source: Source | Sequence[Source]) -> list[Source]:
-    """List the recordings of one donor or, in a list or tuple, of several."""
+    """Return recordings as a list; a single recording becomes a list of itself."""
     return [*source] if isinstance(source, list | tuple) else [source]
 
 

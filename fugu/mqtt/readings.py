@@ -244,9 +244,9 @@ class Decoder:
         description = self.descriptions.find(topic.device, topic.stream, frame.policy_version)
         grid = description.place if description is not None and frame.dimensions == 2 else None
         times = _tick_times(description, frame.first, len(frame.released), frame.shift)
-        for tick, (released, time) in enumerate(zip(frame.released, times, strict=True), frame.first):
-            position = (None, None) if grid is None else grid.position(*released.point)
-            yield PointReading(topic.device, topic.stream, tick, *released, frame.shift, time, *position)
+        for tick, (release, time) in enumerate(zip(frame.released, times, strict=True), frame.first):
+            position = (None, None) if grid is None else grid.position(*release.point)
+            yield PointReading(topic.device, topic.stream, tick, *release, frame.shift, time, *position)
 
     def _decode_window(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         frame = WindowFrame.decode(payload)
