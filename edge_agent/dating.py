@@ -17,7 +17,7 @@ from typing import Any
 from edge_agent.config_schema import read_config, read_policies
 from edge_agent.enrolled import open_trust
 from edge_agent.policy_history import Edition
-from fugu.contract.descriptions import Described, Description, describe
+from fugu.contract.descriptions import DescribedPromise, Description, describe
 from fugu.contract.history import History, Noise, RelatedStream, history_alone, history_of, related_names
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
@@ -73,11 +73,11 @@ def sentences(description: Description) -> list[str]:
     return [f"{prefix}{_sentence(promise)}" for prefix, promise in promises if promise is not None]
 
 
-def _sentence(promise: Described) -> str:
+def _sentence(promise: DescribedPromise) -> str:
     stretch_words = "any tick" if promise.stretch_ticks == 1 else f"any {promise.stretch_ticks} ticks in a row"
     if promise.epsilon is None:
         return f"no bound about {stretch_words}"
-    return f"epsilon {promise.epsilon:g} about {stretch_words}, {promise.when or 'whenever they begin'}"
+    return f"epsilon {promise.epsilon:g} about {stretch_words}, {promise.when_words or 'whenever they begin'}"
 
 
 def _edition(policy: AnyPolicy) -> Edition:

@@ -204,7 +204,7 @@ class Group:
             return None
         if not (member_name := self._find_member(report.device, report.member)):
             return None
-        signed_bytes = report.signed(document.fleet, document.digest, window_number)
+        signed_bytes = report.signed_message(document.fleet, document.digest, window_number)
         try:
             Ed25519PublicKey.from_public_bytes(report.member).verify(report.signature, signed_bytes)
         except (InvalidSignature, ValueError):

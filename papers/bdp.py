@@ -167,7 +167,7 @@ def figure_2(setting: Setting) -> Found:
     successes = {}
     for theta in exact:
         table = calibrate(point(theta, theta), 0.5, "informed").table
-        successes[theta] = success(theta, table.thresholds[0] / SCALE).all_symbols
+        successes[theta] = success(theta, table.flip_weights[0] / SCALE).all_symbols
         if theta in _NAMED:
             about = f"theta {theta:g}: success against our noise at the same epsilon (informed)"
             rows.append(at_most(about, successes[theta], 1 - rho))

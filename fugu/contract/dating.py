@@ -218,7 +218,7 @@ class _Promise:
         """Return the ratios of a span that count for this promise, or None if they are unknown or of other states."""
         if span.noise is None or span.noise.states != self.noise.states:
             return None
-        return span.noise.counted if self.windows_only else span.noise.ratios
+        return span.noise.window_ratios if self.windows_only else span.noise.ratios
 
     def _run(self, span: Span) -> _Run:
         """Return the run of ticks of a span, with a bound on their ratios."""

@@ -39,7 +39,7 @@ __all__ = [
     "MAX_DESCRIPTION_BYTES",
     "METRES_PER_DEGREE",
     "MOST_OTHERS",
-    "Described",
+    "DescribedPromise",
     "DescribedVersion",
     "DescribedWindow",
     "Description",
@@ -81,7 +81,7 @@ class DescribedStretch(Document):
     outside: Positive | None = None
 
 
-class Described(Document):
+class DescribedPromise(Document):
     """A promise: the epsilon of `stretch_ticks` ticks in a row, the adversary, and the losses of other stretches.
 
     Attributes:
@@ -119,7 +119,7 @@ class Described(Document):
         return next((stretch.outside for stretch in self.stretches if stretch.ticks == 1), self.outside)
 
     @property
-    def when(self) -> str:
+    def when_words(self) -> str:
         """The ticks for which the promise is true, in words, or an empty text if it is always true."""
         if self.always:
             return ""
@@ -194,14 +194,14 @@ class PlaceGrid(Document):
     projection: Sentence = _PROJECTION
 
     def position(self, column: float, row: float) -> tuple[float, float]:
-        """Convert a place in cells to latitude and longitude, kept on the earth; whole numbers are middles of cells."""
+        """Convert a column and row to latitude and longitude, kept on the earth; whole numbers are middles of cells."""
         latitude = self.origin[0] + (row + 0.5) * self.step[0]
         longitude = self.origin[1] + (column + 0.5) * self.step[1]
         if not -180.0 <= longitude <= 180.0:
             longitude = (longitude + 180.0) % 360.0 - 180.0
         return min(90.0, max(-90.0, latitude)), longitude
 
-    def position_of(self, east: float, north: float) -> tuple[float, float]:
+    def measured_position(self, east: float, north: float) -> tuple[float, float]:
         """Convert a measurement to latitude and longitude; ValueError for a stream of symbols."""
         if self.cell_size is None:
             raise ValueError("a stream of symbols has no measurements")
@@ -258,8 +258,8 @@ class DescribedVersion(Document):
     place: PlaceGrid | None
     chains: ChainClass | None
     chain_class: Sentence
-    guarantee: Described
-    windows_guarantee: Described | None
+    guarantee: DescribedPromise
+    windows_guarantee: DescribedPromise | None
     point_epsilon: Positive | None
     protects: Sentence
     does_not_protect: Sentence
@@ -343,7 +343,7 @@ def describe(
 
 
 def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str, Any]:
-    """Return the fields of the description of one version."""
+    """Return the fields that describe one version of a policy."""
     fields: dict[str, Any] = {
         **{name: getattr(policy, name) for name in ("fleet", "device", "stream", "version", "frame_ticks")},
         "confirmed": confirmed,
@@ -367,10 +367,12 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
             "windows": tuple(_describe_window(window, policy.discretiser.states) for window in policy.windows),
             "sums": tuple(map(_describe_sum, policy.sums)),
             "chains": policy.chains,
-            "guarantee": _promise_of(guarantee.epsilon, guarantee.adversary, stretches, dates_of(policy, history)),
+            "guarantee": _describe_promise(
+                guarantee.epsilon, guarantee.adversary, stretches, dates_of(policy, history)
+            ),
             "windows_guarantee": claim
             and bound
-            and _promise_of(
+            and _describe_promise(
                 *(claim.epsilon, claim.adversary, _stretches(bound, period, claim.epsilon)),
                 dates_of(policy, history, windows_only=True),
             ),
@@ -382,7 +384,7 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
             if stream_loss.epsilon is None
             else (Stretch("a single tick", 1, stream_loss.epsilon, stream_loss.epsilon),)
         )
-        promise = _promise_of(stream_loss.epsilon, stream_loss.adversary, stretches, dates_of(policy, history))
+        promise = _describe_promise(stream_loss.epsilon, stream_loss.adversary, stretches, dates_of(policy, history))
         fields |= {"kind": "points", "unit": policy.unit or None, "guarantee": promise, "point_epsilon": policy.epsilon}
     chain_class = class_sentence(fields["chains"])
     conditions = [shared_window.condition for shared_window in policy.sums] if isinstance(policy, Policy) else []
@@ -403,15 +405,15 @@ def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
     return f"The longer a stretch of time is, the less it is protected; {public_words}"
 
 
-def _promise_of(
+def _describe_promise(
     epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], dates: PromiseDates
-) -> Described:
+) -> DescribedPromise:
     def epsilon_outside(ticks: int, lowest: float | None) -> float | None:
         if dates.outer_bound is None or lowest is None:
             return None
         return _finite(max(lowest, dates.outer_bound.epsilon(ticks)))
 
-    return Described(
+    return DescribedPromise(
         epsilon=epsilon,
         adversary=adversary,
         stretch_ticks=dates.ticks,

@@ -144,7 +144,7 @@ def _subject(noun: str, count: int) -> str:
 
 
 def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, state_count: int, subject: str) -> None:
-    """Refuse names that are not one for each state; `state_count` is their number without that for missing readings."""
+    """Refuse names that do not fit the states; `state_count` leaves out a further state for missing readings."""
     names, missing = discretiser.states, discretiser.missing
     if len(set(names)) != len(names):
         raise ValueError("two states have the same name")

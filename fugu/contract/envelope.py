@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 import msgpack
 
 from fugu.contract.errors import range_error
-from fugu.contract.message import Binary, Many, Message, Row, Word, binary, frozen
+from fugu.contract.message import Binary, Many, Message, Row, Word, check_binary, frozen
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -102,7 +102,7 @@ def sign(kind: Kind, payload: bytes, keys: Iterable["Ed25519PrivateKey"]) -> Env
 
 def key_name(public_key: bytes) -> bytes:
     """Return the name of a public key of 32 bytes."""
-    binary(public_key, _KEY_BYTES, _KEY_BYTES, "public key")
+    check_binary(public_key, _KEY_BYTES, _KEY_BYTES, "public key")
     return hashlib.sha256(public_key).digest()[:_KEY_NAME_BYTES]
 
 
@@ -128,5 +128,5 @@ def encode_roots(envelopes: Sequence[bytes]) -> bytes:
 
 
 def signed_bytes(kind: Kind | Literal["report"], payload: bytes) -> bytes:
-    """Return the bytes that are signed for a payload of some kind."""
+    """Return the bytes to sign for a payload: a domain, the kind and the payload."""
     return _DOMAIN + kind.encode() + b"\0" + payload

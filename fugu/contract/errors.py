@@ -182,7 +182,7 @@ _REMEDIES = {
 
 
 def cause(error: BaseException | None) -> str:
-    """Return an error's own text if it is ours, the system's message, or its class; others may hold a reading."""
+    """Describe an error without readings: by our own text, the system's message, or the name of its class."""
     if error is None or isinstance(error, FuguError):
         return str(error or "")
     remedy = _REMEDIES.get(getattr(error, "errno", None) or 0) if isinstance(error, OSError) else None

@@ -44,8 +44,8 @@ __all__ = [
     "compile_for_boards",
     "read_document",
     "read_enrolment",
-    "refusals",
     "signatures_match",
+    "trust_errors",
     "units",
     "verify_signatures",
     "write_document",
@@ -118,7 +118,7 @@ class Address(Document):
 
     @property
     def example(self) -> str:
-        """The name of the device, or a name that stands for any device of several."""
+        """The name of the device, or a placeholder for the devices of a group or fleet."""
         return self.device or "device"
 
     def __str__(self) -> str:
@@ -166,7 +166,7 @@ class PolicyDocument(Document):
         return policies
 
     def templates(self) -> tuple[AnyPolicy, ...]:
-        """Return the policies of any addressed device, with its name or a name in its place; errors as `for_device`."""
+        """Return the policies as for one addressed device, or a placeholder for several; errors as `for_device`."""
         return self.for_device(self.to.example)
 
 
@@ -260,12 +260,12 @@ def read_enrolment(text: str | bytes) -> Enrolment:
 
 def verify_signatures(envelope: Envelope, root: RootDocument) -> None:
     """Refuse an envelope by a TrustError unless enough policy keys of a root have signed it, as `core.verify` does."""
-    with refusals():
+    with trust_errors():
         core.verify(core.Envelope(envelope.encode()), core.Root(write_document(root)), "policy", signatures_match)
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def trust_errors() -> Iterator[None]:
     """Raise the core's RefusedError as a TrustError."""
     try:
         yield
@@ -288,8 +288,8 @@ def signatures_match(checks: Iterable[tuple[bytes, tuple[bytes, ...], bytes]]) -
 
 def compile_document(document: PolicyDocument) -> PolicyDocument:
     """Return a document with its policies compiled for agents; PolicyError if agents cannot run a policy."""
-    forms = tuple(compile_policy(policy).hex() for policy in document.templates())
-    return document.model_copy(update={"compiled": forms})
+    compiled_policies = tuple(compile_policy(policy).hex() for policy in document.templates())
+    return document.model_copy(update={"compiled": compiled_policies})
 
 
 def compile_for_boards(document: PolicyDocument, units_of: Mapping[str, Fraction]) -> PolicyDocument:
@@ -323,25 +323,27 @@ def check_compiled(document: PolicyDocument) -> tuple[bytes, ...]:
     _compare_compiled(policies, document.compiled, map(compile_policy, policies), read_agent_policy)
     if document.boards:
         units_of = units(document)
-        forms = (compile_board_policy(policy, units_of.get(policy.stream, Fraction(1))) for policy in policies)
-        _compare_compiled(policies, document.boards, forms, read_board_policy)
+        board_policies = (compile_board_policy(policy, units_of.get(policy.stream, Fraction(1))) for policy in policies)
+        _compare_compiled(policies, document.boards, board_policies, read_board_policy)
     return tuple(map(bytes.fromhex, document.compiled))
 
 
 def _compare_compiled(
     policies: tuple[AnyPolicy, ...],
-    forms: tuple[str, ...],
-    expected_forms: Iterable[bytes],
-    reader: Callable[[bytes], Any],
+    hex_policies: tuple[str, ...],
+    expected_policies: Iterable[bytes],
+    read: Callable[[bytes], Any],
 ) -> None:
-    if len(forms) != len(policies):
-        raise PolicyError(f"{len(forms)} compiled policies for the {len(policies)} of the document: sign it again")
-    for policy, form, expected in zip(policies, forms, expected_forms, strict=True):
-        actual = bytes.fromhex(form)
+    if len(hex_policies) != len(policies):
+        raise PolicyError(
+            f"{len(hex_policies)} compiled policies for the {len(policies)} of the document: sign it again"
+        )
+    for policy, hex_policy, expected in zip(policies, hex_policies, expected_policies, strict=True):
+        actual = bytes.fromhex(hex_policy)
         if actual == expected:
             continue
         try:
-            difference = _difference("", _comparable(reader(actual)), _comparable(reader(expected)))
+            difference = _difference("", _comparable(read(actual)), _comparable(read(expected)))
         except CompiledError as error:
             difference = f"it cannot be read: {error}"
         raise PolicyError(f"the compiled policy of stream {policy.stream} is not its JSON form: {difference}")

@@ -25,9 +25,9 @@ from fugu.contract.message import (
     Schema,
     Text,
     Word,
-    binary,
+    check_binary,
+    check_integer,
     frozen,
-    integer,
 )
 from fugu.core.frames import COUNT_HIGH, COUNT_LOW, symbol_frame, window_frame
 
@@ -72,7 +72,7 @@ class _Choice(FieldType):
 
     def check(self, value: Any, name: str) -> None:
         if type(value) is not int or value not in self.numbers:
-            integer(value, self.numbers[0], self.numbers[-1], name)
+            check_integer(value, self.numbers[0], self.numbers[-1], name)
             *first_numbers, last_number = map(str, self.numbers)
             raise range_error(f"{name} {value} is not {', '.join(first_numbers)} or {last_number}")
 
@@ -140,7 +140,7 @@ class SymbolFrame(Message):
 
     def _check_consistency(self) -> None:
         if self.padding + len(self.symbols) > MAX_FRAME_TICKS:
-            integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
+            check_integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
         if self.symbols.translate(None, _SYMBOLS_OF_BITS[self.bits]):
             raise range_error(f"symbol {max(self.symbols)} does not fit into {self.bits} bits")
         check_ticks(self.previous, self.first, self.last, self.shift)
@@ -162,9 +162,9 @@ class SymbolFrame(Message):
         version, shift, previous, first_tick, bits, symbol_count, padding, packed = row
         _BITS.check(bits, "bits")
         _COUNT.check(symbol_count, "count")
-        integer(padding, 0, MAX_FRAME_TICKS - symbol_count, "padding")
+        check_integer(padding, 0, MAX_FRAME_TICKS - symbol_count, "padding")
         packed_size = -(-(symbol_count + padding) * bits // 8)
-        binary(packed, packed_size, packed_size, "symbols")
+        check_binary(packed, packed_size, packed_size, "symbols")
         symbols = b"".join(map(_symbols_of_bytes(bits).__getitem__, packed))
         if any(symbols[symbol_count:]):
             raise range_error("the padding of a frame holds symbols")
@@ -264,7 +264,7 @@ def _tag(tag_key: bytes, fleet: str, device: str, message: Committed) -> bytes:
 
     The counter has 8 bytes, the highest first; the streams are packed as in the message.
     """
-    binary(tag_key, KEY_BYTES, KEY_BYTES, "key")
+    check_binary(tag_key, KEY_BYTES, KEY_BYTES, "key")
     header = b"".join(name.encode() + b"\0" for name in (_DOMAIN, fleet, device))
     packed: bytes = msgpack.packb([stream.row() for stream in message.streams])
     return hmac.digest(tag_key, header + message.counter.to_bytes(8, "big") + packed, "sha256")
@@ -337,7 +337,7 @@ class WindowFrame(Message):
 
     def _check_consistency(self) -> None:
         if self.observed > self.length:
-            integer(self.observed, 1, self.length, "observed")
+            check_integer(self.observed, 1, self.length, "observed")
         if self.previous >= self.index:
             raise range_error(f"previous index {self.previous} is not before the index {self.index}")
         check_ticks(-1, self.first, self.last, self.shift)

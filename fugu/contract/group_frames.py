@@ -22,7 +22,7 @@ import msgpack
 from fugu.contract.envelope import signed_bytes
 from fugu.contract.errors import length_error, range_error
 from fugu.contract.frames import MAX_COUNTS, MAX_TICK, MAX_WINDOW_TICKS, TICK, WINDOW_NAME_PATTERN, PolicyVersion
-from fugu.contract.message import Binary, Integer, Many, Message, Row, Text, Word, frozen, integer
+from fugu.contract.message import Binary, Integer, Many, Message, Row, Text, Word, check_integer, frozen
 from fugu.contract.topics import NAME_PATTERN
 
 __all__ = [
@@ -86,8 +86,8 @@ class SealedMasks(Message):
         """Encode the header of these masks in a window."""
         return header(fleet, self.device, document_digest, self.opening_key, window_number)
 
-    def signed(self, fleet: str, document_digest: bytes, window_number: int) -> bytes:
-        """Return the bytes that the device has signed."""
+    def signed_message(self, fleet: str, document_digest: bytes, window_number: int) -> bytes:
+        """Return the bytes that the device has signed for a window."""
         return signed_bytes("report", self.header(fleet, document_digest, window_number) + self.ciphertext)
 
     @property
@@ -171,7 +171,7 @@ class OpeningRequest(Message):
 
     def _check_consistency(self) -> None:
         if self.page >= self.pages:
-            integer(self.page, 0, self.pages - 1, "page")
+            check_integer(self.page, 0, self.pages - 1, "page")
 
 
 NoSum = Literal["", "too-few", "key-gone", "not-mine"]
@@ -207,7 +207,7 @@ class OpeningAnswer(Message):
 
     @property
     def members(self) -> list[int]:
-        """The indices of the reports that are in the sum, in the request's order."""
+        """The indices, in the request, of the reports that are in the sum."""
         return [i for i in range(8 * len(self.bitmap)) if self.bitmap[i // 8] >> (7 - i % 8) & 1]
 
 
@@ -230,18 +230,20 @@ def set_digest(document_digest: bytes, window_number: int, reports: Iterable[Sea
 
 def split_pages(document_digest: bytes, window_number: int, reports: Sequence[SealedMasks]) -> Iterator[OpeningRequest]:
     """Split a set of reports, in its order, into pages of at most `MAX_PAGE_BYTES`."""
-    max_bytes, request = MAX_PAGE_BYTES - 128, set_digest(document_digest, window_number, reports)
-    page_reports: list[list[SealedMasks]] = []
+    max_bytes, request_digest = MAX_PAGE_BYTES - 128, set_digest(document_digest, window_number, reports)
+    pages: list[list[SealedMasks]] = []
     page_bytes = max_bytes
     for report in reports:
         report_bytes = len(msgpack.packb(report.row()))
-        if page_bytes + report_bytes > max_bytes or len(page_reports[-1]) == 64:
-            page_reports.append([])
+        if page_bytes + report_bytes > max_bytes or len(pages[-1]) == 64:
+            pages.append([])
             page_bytes = 0
-        page_reports[-1].append(report)
+        pages[-1].append(report)
         page_bytes += report_bytes
-    for page, reports_of_page in enumerate(page_reports):
-        yield OpeningRequest(document_digest, window_number, request, page, len(page_reports), tuple(reports_of_page))
+    for page_number, reports_on_page in enumerate(pages):
+        yield OpeningRequest(
+            document_digest, window_number, request_digest, page_number, len(pages), tuple(reports_on_page)
+        )
 
 
 def unpack_numbers(packed: bytes) -> tuple[int, ...]:

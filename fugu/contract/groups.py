@@ -153,7 +153,7 @@ class GroupDocument(Document):
 
     @property
     def release_names(self) -> tuple[str, ...]:
-        """The names of the releases of its sums: the group's name, or a name for each block of the day."""
+        """The names of the sums' releases: the group's name, or a name for each block of the day."""
         return tuple(f"{self.name}-{block}" for block in range(self.numbers)) if self.numbers > 1 else (self.name,)
 
     def begins_us(self, window_number: int) -> int:
@@ -193,7 +193,7 @@ def largest_noise(scale: Fraction, honest: int) -> int:
 
 
 def check_signed(envelope: Envelope, kind: Kind, helper: bytes) -> None:
-    """Refuse an envelope of another kind, or not signed by the helper's public key, by a TrustError."""
+    """Refuse, by a TrustError, an envelope of another kind or without the helper's signature."""
     from cryptography.exceptions import InvalidSignature  # who reads policies without groups does not need it
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -208,7 +208,7 @@ def check_signed(envelope: Envelope, kind: Kind, helper: bytes) -> None:
 
 
 class SharedWindow(Document):
-    """A window of a policy of which a device reports its share in the sum of a group: the group's signed document."""
+    """A window whose counts a device adds to the sum of a group: the group's signed document."""
 
     group: GroupDocument
     signature: Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
@@ -243,7 +243,7 @@ class SharedWindow(Document):
 
     @property
     def condition(self) -> str:
-        """The condition that is said with every epsilon of a policy with this sum."""
+        """The condition under which the epsilons of a policy with this sum are true, in a sentence."""
         return sum_condition(self.group.name, self.group.helper_digits, self.group.honest)
 
 

@@ -111,14 +111,16 @@ def check_outputs(
     if outputs.table is not None:
         _check_states(chains, outputs.table)
     promise = ADVERSARIES.index(guarantee.adversary), claimed_ratio(guarantee.epsilon), guarantee.stretch_ticks
-    compiled = _core_claim(chains, outputs) if policy is None else policy.compiled()
+    core_policy = _core_claim(chains, outputs) if policy is None else policy.compiled()
     subject = outputs.subject
     try:
-        bounds = derived_losses(tuple(compiled.members), *core.tick_ratios(compiled, windows_only), guarantee.adversary)
-        bound = core.prove(compiled, bounds, promise, windows_only)
+        bounds = derived_losses(
+            tuple(core_policy.members), *core.tick_ratios(core_policy, windows_only), guarantee.adversary
+        )
+        bound = core.prove(core_policy, bounds, promise, windows_only)
     except core.GuaranteeError as error:
         if policy is not None and chains.named_streams:  # say it in numbers
-            index, ratios, adversary = compiled.column, outputs.ratios, guarantee.adversary
+            index, ratios, adversary = core_policy.column, outputs.ratios, guarantee.adversary
             chains.stream_loss(index, ratios, outputs.rate, adversary, subject, windows_only=windows_only)
         raise GuaranteeError(f"{subject}: {error}") from None
     loss = Loss.of(bounds, guarantee.adversary, chains.theorem(guarantee.adversary))
@@ -134,7 +136,7 @@ def check_outputs(
 
 
 def _core_claim(chains: ChainClass, outputs: StreamOutputs) -> CorePolicy:
-    """Make the part of a policy that the core's check reads, for a single stream."""
+    """Make the part of a single stream's policy that the core's check reads."""
     claim, window = chains.compiled(), CoreWindow()
     if chains.named_streams:
         claim.shared = [("", claim.states, outputs.rate.as_integer_ratio())]
@@ -147,7 +149,7 @@ def _core_claim(chains: ChainClass, outputs: StreamOutputs) -> CorePolicy:
 
 
 def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:
-    """Return the loss of a symbol every tick from this table alone, for ever, rounded up.
+    """Return the loss of an endless stream of symbols from this table alone, rounded up.
 
     GuaranteeError: the numbers of states differ, or the loss is not finite.
     Source: BDP theorem 1 as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".

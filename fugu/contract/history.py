@@ -27,7 +27,7 @@ from fugu.contract.timeline import Drawn
 __all__ = [
     "UNCHANGED",
     "History",
-    "Named",
+    "NamedVersion",
     "Noise",
     "RelatedStream",
     "Span",
@@ -54,7 +54,7 @@ class Noise(NamedTuple):
     """
 
     ratios: Ratios
-    counted: Ratios
+    window_ratios: Ratios
     states: str
 
     @classmethod
@@ -64,7 +64,7 @@ class Noise(NamedTuple):
 
     def text(self) -> str:
         """Write the noise in a line, as a device keeps it."""
-        return " ".join(map(str, (*self.ratios, *self.counted, self.states)))
+        return " ".join(map(str, (*self.ratios, *self.window_ratios, self.states)))
 
     @classmethod
     def read(cls, text: str) -> Self | None:
@@ -72,8 +72,8 @@ class Noise(NamedTuple):
         if not text:
             return None
         *ratios, states = text.split()
-        ratio_01, ratio_10, *counted = map(Fraction, ratios)
-        return cls((ratio_01, ratio_10), (counted[0], counted[1]), states)
+        ratio_01, ratio_10, *window_ratios = map(Fraction, ratios)
+        return cls((ratio_01, ratio_10), (window_ratios[0], window_ratios[1]), states)
 
 
 class Span(NamedTuple):
@@ -155,7 +155,7 @@ def _full_name(device: str, name: str) -> str:
     return name if "/" in name else f"{device}/{name}"
 
 
-class Named(NamedTuple):
+class NamedVersion(NamedTuple):
     """The version that a device names as its newest, and its first known tick under it; `None` if no tick is known."""
 
     version: int
@@ -163,9 +163,9 @@ class Named(NamedTuple):
 
 
 def history_of(
-    rows: Iterable[Drawn],
+    drawn_rows: Iterable[Drawn],
     noises: Mapping[int, Noise | None],
-    claim: Named | None = None,
+    named_version: NamedVersion | None = None,
     *,
     may_go_back: bool = True,
     may_drop: bool = False,
@@ -178,7 +178,7 @@ def history_of(
     """
 
     def gap_of(version: int, last: int, next_version: int, begin: int | None) -> list[Span]:
-        """Return the span of the ticks after `last` and before `begin`, unless it is no more than its neighbours."""
+        """Return the span of the ticks after `last` and before `begin`, or none if it adds nothing to them."""
         noise = _noise_between(version, next_version, noises, may_go_back=may_go_back)
         is_same = version == next_version and (begin is None or noise == noises.get(version))
         says_no_more = is_same and (begin is None or noise is None or not may_drop)
@@ -187,7 +187,7 @@ def history_of(
         return [Span(0, noise, last + 1, None if begin is None else begin - 1)]
 
     spans: list[Span] = []
-    intervals, version = sorted(rows), 0
+    intervals, version = sorted(drawn_rows), 0
     if may_drop and intervals and intervals[0].begin < intervals[0].first:
         oldest = intervals[0]
         own_noise = noises.get(oldest.version)
@@ -216,11 +216,17 @@ def history_of(
             spans += [span for span in (*parts, Span(0, noise, certain_end, row.last)) if span.first <= span.last]  # type: ignore[operator]
         else:
             spans.append(Span(row.version, noise, first, row.last))
-    complete = intervals[0].begin == 0 if intervals else claim is None or noises.keys() <= {claim.version}
+    complete = (
+        intervals[0].begin == 0 if intervals else named_version is None or noises.keys() <= {named_version.version}
+    )
     newest = max(intervals, key=attrgetter("last", "version"), default=None)
-    gap = gap_of(newest.version, newest.last, claim.version, claim.first) if claim and newest else []
-    if claim is not None and (newest is None or claim.version != newest.version or gap):
-        spans += [*gap, Span(claim.version, noises.get(claim.version), claim.first)]
+    gap = (
+        gap_of(newest.version, newest.last, named_version.version, named_version.first)
+        if named_version and newest
+        else []
+    )
+    if named_version is not None and (newest is None or named_version.version != newest.version or gap):
+        spans += [*gap, Span(named_version.version, noises.get(named_version.version), named_version.first)]
     elif spans:
         spans[-1] = spans[-1]._replace(last=None)
     return History(tuple(spans), complete)
@@ -252,12 +258,12 @@ def _noise_between(
 
 
 def _larger_noise(noise: Noise | None, other_noise: Noise | None) -> Noise | None:
-    """Return the larger ratios of two noises in each direction, or `None` if one is unknown or of other states."""
+    """Return the larger ratios of two noises in each direction, or `None` if these are unknown or of other states."""
     if noise is None or other_noise is None or noise.states != other_noise.states:
         return None
     return Noise(
         largest_ratios(noise.ratios, other_noise.ratios),
-        largest_ratios(noise.counted, other_noise.counted),
+        largest_ratios(noise.window_ratios, other_noise.window_ratios),
         noise.states,
     )
 
@@ -271,7 +277,7 @@ def louder_intervals(policy: Policy, history: History) -> list[Interval]:
     names = related_names(policy)
     merged: list[Interval] = []
     for first, last in sorted(
-        ticks for stream in history.beside if stream.name in names for ticks in _louder_ticks(policy, stream)
+        ticks for stream in history.beside if stream.name in names for ticks in _louder_intervals(policy, stream)
     ):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = merged[-1][0], max(merged[-1][1], last)
@@ -280,7 +286,7 @@ def louder_intervals(policy: Policy, history: History) -> list[Interval]:
     return merged
 
 
-def _louder_ticks(policy: Policy, related: RelatedStream) -> list[Interval]:
+def _louder_intervals(policy: Policy, related: RelatedStream) -> list[Interval]:
     """Return the ticks at which a related stream may tell more than the class of a policy allows."""
     all_ticks = [(0, MAX_TICK)]
     if related.history is None:

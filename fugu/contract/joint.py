@@ -79,7 +79,7 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
 def _bound_of(
     chains: ChainClass, streams: Sequence[Policy], adversary: Adversary, sensors: Mapping[str, Hashable]
 ) -> StretchBound:
-    """Return the bound for all streams of a class of joint chains, if these streams are in it and keep their rates."""
+    """Bound the loss of all streams of a class of joint chains, if the given ones are in it and keep their rates."""
     if not isinstance(chains, JointChains):
         raise NoJointBoundError(f"the class of stream {streams[0].stream} or of another is not of all of them together")
     states_of_sensor: dict[tuple[Hashable, Discretiser], tuple[int, ...]] = {}

@@ -73,7 +73,7 @@ class JsonMessage:
         columns: names on the wire of fields with a number for each label, which follows the name.
     """
 
-    MOST: ClassVar[int] = 1 << 20
+    MAX_BYTES: ClassVar[int] = 1 << 20
     constants: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[Mapping[str, str]] = {}
 
@@ -84,7 +84,7 @@ class JsonMessage:
 
     @classmethod
     def labels_of(cls, fields: Mapping[str, Any], number_count: int) -> Any:
-        """Return the labels of some numbers by the other fields: "0", "1", "2" for coordinates.
+        """Return the labels of a message's numbers, which other fields may name; "0", "1", "2" for coordinates.
 
         Fields may be raw: what is no label is refused later, as the message is validated.
         """
@@ -92,23 +92,25 @@ class JsonMessage:
 
     def flat(self) -> dict[str, Any]:
         """Return the fields of the object by name, in their order; times are not text yet."""
-        flat: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name, field in _fields(type(self)).items():
             value = getattr(self, name)
             if name not in self.columns:
                 if value != () or field.default != ():
                     holds_messages = isinstance(value, tuple) and value and isinstance(value[0], JsonMessage)
-                    flat[name] = [part.json_fields() for part in value] if holds_messages else value
+                    fields[name] = [part.json_fields() for part in value] if holds_messages else value
             elif isinstance(value, Mapping):
-                flat |= {f"{self.columns[name]}_{label}": number for label, number in value.items()}
+                fields |= {f"{self.columns[name]}_{label}": number for label, number in value.items()}
             elif name == next(iter(self.columns)):
                 for index, suffix in enumerate([f"_{label}" for label in self.labels()] or [""]):
-                    flat |= {column + suffix: getattr(self, name)[index] for name, column in self.columns.items()}
-        return flat
+                    fields |= {column + suffix: getattr(self, name)[index] for name, column in self.columns.items()}
+        return fields
 
     def json_fields(self) -> dict[str, Any]:
         """Return the fields of the object as JSON has them."""
-        return {n: instant_text(value) if isinstance(value, datetime) else value for n, value in self.flat().items()}
+        return {
+            name: instant_text(value) if isinstance(value, datetime) else value for name, value in self.flat().items()
+        }
 
     def encode(self) -> bytes:
         """Encode the message."""
@@ -117,11 +119,11 @@ class JsonMessage:
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a message; the FrameError says what is wrong."""
-        return cls.read(read_object(payload, cls.MOST))
+        return cls.read(read_object(payload, cls.MAX_BYTES))
 
     @classmethod
     def read(cls, fields: dict[str, Any]) -> Self:
-        """Make a message of all fields of an object."""
+        """Make a message of the fields of a JSON object, with columns by label."""
         message: Self = cls.__pydantic_validator__.validate_python(fields, context=_WIRE)  # type: ignore[attr-defined]
         return message
 

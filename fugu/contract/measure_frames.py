@@ -5,7 +5,18 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from fugu.contract.errors import length_error, range_error
 from fugu.contract.frames import First, PolicyVersion, Previous, Shift, SymbolFrame, WindowFrame, check_ticks
-from fugu.contract.message import Binary, Field, FieldType, Integer, Message, Schema, binary, frozen, integer, length
+from fugu.contract.message import (
+    Binary,
+    Field,
+    FieldType,
+    Integer,
+    Message,
+    Schema,
+    check_binary,
+    check_integer,
+    check_length,
+    frozen,
+)
 
 __all__ = ["MAX_MEASURE_TICKS", "AnyFrame", "MeasureFrame", "Point", "Released"]
 
@@ -31,14 +42,14 @@ class Released(NamedTuple):
 
     @classmethod
     def unpack(cls, packed: bytes) -> Self:
-        """Unpack the bytes of `packed`."""
+        """Read the table's number and the point of one tick from its bytes in a frame."""
         table, *point = _record(len(packed) // 4 - 1).unpack(packed)
         return cls(table, tuple(point))
 
 
 class _Points(FieldType):
     def check(self, value: Any, name: str) -> None:
-        length(value, 1, MAX_MEASURE_TICKS, name)
+        check_length(value, 1, MAX_MEASURE_TICKS, name)
         for table, point in value:
             _TABLE.check(table, "table")
             for coordinate in point:
@@ -79,9 +90,9 @@ class MeasureFrame(Message):
     shift: Shift = 0
 
     def _check_consistency(self) -> None:
-        integer(self.padding, 0, MAX_MEASURE_TICKS - len(self.released), "padding")
+        check_integer(self.padding, 0, MAX_MEASURE_TICKS - len(self.released), "padding")
         for point in self.released:
-            length(point.point, self.dimensions, self.dimensions, "point")
+            check_length(point.point, self.dimensions, self.dimensions, "point")
         check_ticks(self.previous, self.first, self.last, self.shift)
 
     @property
@@ -102,11 +113,11 @@ class MeasureFrame(Message):
         version, shift, previous, first_tick, dimensions, drawn_ticks, points = row
         _DIMENSIONS.check(dimensions, "dimensions")
         form = _record(dimensions)
-        binary(points, form.size, MAX_MEASURE_TICKS * form.size, "points")
+        check_binary(points, form.size, MAX_MEASURE_TICKS * form.size, "points")
         if len(points) % form.size:
             raise length_error("the points of a frame end in the middle of one")
         ticks = len(points) // form.size
-        integer(drawn_ticks, 1, ticks, "count")
+        check_integer(drawn_ticks, 1, ticks, "count")
         if any(points[drawn_ticks * form.size :]):
             raise range_error("the padding of a frame holds points")
         records = form.iter_unpack(points[: drawn_ticks * form.size])

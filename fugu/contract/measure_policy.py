@@ -194,7 +194,7 @@ class MeasurePolicy(PolicyHeader):
 
     @cached_property
     def measurement(self) -> Measurement:
-        """The promise as plain values; PolicyError if the graph does not fit the states."""
+        """The measurement and its promise as plain values; PolicyError if the graph does not fit the states."""
         return Measurement.of(self.model_dump(mode="json"))
 
     @property

@@ -34,10 +34,10 @@ from fugu.contract.message import (
     Many,
     Message,
     Schema,
-    binary,
+    check_binary,
+    check_integer,
+    check_length,
     frozen,
-    integer,
-    length,
     read_row,
     row_schema,
 )
@@ -88,7 +88,7 @@ class Staircase:
             raise range_error("the hull is no convex polygon in the plane, counter-clockwise")
 
     def _is_convex(self) -> bool:
-        """True if half a turn is made from the first vertex to its negative, with every corner to the left."""
+        """True if the vertices make half a turn from the first to its negative, and turn left at every corner."""
         first_vertex = self.vertices[0]
         half_count = len(self.vertices) // 2
         if not all(_cross(first_vertex, vertex) > 0 for vertex in self.vertices[1:half_count]):
@@ -237,18 +237,18 @@ _MAX_SHELLS = 1 << 12
 
 
 def set_of(states: Any) -> int:
-    """Return the set of some states."""
+    """Return a set of states as an integer: bit x stands for state x."""
     return reduce(or_, (1 << int(state) for state in states), 0)  # also of numpy, whose integers end at 64 bits
 
 
-def members(states: int) -> list[int]:
+def members(state_set: int) -> list[int]:
     """Return the states of a set, ascending."""
-    indices = []
-    while states:
-        lowest_bit = states & -states
-        indices.append(lowest_bit.bit_length() - 1)
-        states ^= lowest_bit
-    return indices
+    states = []
+    while state_set:
+        lowest_bit = state_set & -state_set
+        states.append(lowest_bit.bit_length() - 1)
+        state_set ^= lowest_bit
+    return states
 
 
 @dataclass(frozen=True)
@@ -264,9 +264,9 @@ class StaircaseNoise:
     high: Point
 
     def __post_init__(self) -> None:
-        integer(self.likely, 1, (1 << MAX_MEASURED_STATES) - 1, "likely")
+        check_integer(self.likely, 1, (1 << MAX_MEASURED_STATES) - 1, "likely")
         check_dimensions((*self.noise.vertices, self.low, self.high), "a vertex or corner")
-        length(self.noise.vertices, 2, MOST_VERTICES, "vertices")
+        check_length(self.noise.vertices, 2, MOST_VERTICES, "vertices")
         if any(low > high for low, high in zip(self.low, self.high, strict=True)):
             raise range_error("the box is empty")
         if self.noise.ratio.denominator > MOST_RATIO:
@@ -316,7 +316,7 @@ class _Set(FieldType):
     """A set of states as an integer; on the wire its bytes, the lowest first."""
 
     def check(self, value: Any, name: str) -> None:
-        integer(value, 0, _STATES, name)
+        check_integer(value, 0, _STATES, name)
 
     def read(self, value: Any, name: str) -> int:
         _SET.check(value, name)
@@ -332,7 +332,7 @@ class _Set(FieldType):
 class _Body(FieldType):
     def check(self, value: Any, name: str) -> None:
         if isinstance(value, NoiseTable):
-            length(value.points, 2, MAX_POINTS, "points")
+            check_length(value.points, 2, MAX_POINTS, "points")
 
     def schema(self) -> Schema:
         return {"oneOf": [row_schema("NoiseTable", _TABLE_OF_POINTS), row_schema("StaircaseNoise", _STAIRCASE)]}
@@ -370,7 +370,7 @@ class TimedTable(Message):
     noise: Annotated[Noise, _Body()]
 
     def _check_consistency(self) -> None:
-        integer(self.until, self.first + 1, MAX_TICK + 1, "until")
+        check_integer(self.until, self.first + 1, MAX_TICK + 1, "until")
 
     def covers(self, tick: int, constraint: int) -> bool:
         """True if the table is for a tick at which the adversary holds the set `constraint` possible."""
@@ -390,7 +390,9 @@ class TimedTable(Message):
     def decode(cls, payload: bytes) -> Self:
         """Parse a table's message; errors as for any message."""
         version, number, constraint, first, until, kind, noise = read_row(cls.unpack(payload), cls.wire, "message")
-        return cls(version, number, constraint, first, until, _read_staircase(noise) if kind else _read_weights(noise))
+        return cls(
+            version, number, constraint, first, until, _read_staircase(noise) if kind else _read_noise_table(noise)
+        )
 
     @property
     def text(self) -> str:
@@ -406,10 +408,10 @@ class TimedTable(Message):
             raise FrameError("no base64") from None
 
 
-def _read_weights(table_fields: Any) -> NoiseTable:
+def _read_noise_table(table_fields: Any) -> NoiseTable:
     points, row_count, packed_rows = read_row(table_fields, _TABLE_OF_POINTS, "weights")
     row_bytes = 4 * (len(points) - 1)
-    binary(packed_rows, row_count * row_bytes, row_count * row_bytes, "rows")
+    check_binary(packed_rows, row_count * row_bytes, row_count * row_bytes, "rows")
     rows = []
     for start in range(0, len(packed_rows), row_bytes):
         row = array("I")
@@ -420,12 +422,12 @@ def _read_weights(table_fields: Any) -> NoiseTable:
 
 def _read_staircase(staircase_fields: Any) -> StaircaseNoise:
     likely, corners, p, q, low, high = read_row(staircase_fields, _STAIRCASE, "staircase")
-    integer(p, 1, q - 1, "p")
+    check_integer(p, 1, q - 1, "p")
     return StaircaseNoise(int.from_bytes(likely, "little"), Staircase(corners, Fraction(p, q)), low, high)
 
 
-def _set_bytes(states: int) -> bytes:
-    return states.to_bytes((states.bit_length() + 7) // 8, "little")
+def _set_bytes(state_set: int) -> bytes:
+    return state_set.to_bytes((state_set.bit_length() + 7) // 8, "little")
 
 
 def _big_endian(row: Sequence[int]) -> "array[int]":

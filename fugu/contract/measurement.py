@@ -66,8 +66,8 @@ class Measurement:
         """Read the promise from a policy's JSON form; PolicyError if the policy graph does not fit the states."""
         coordinates = tuple(tuple(point) for point in policy["coordinates"])
         shows = tuple(policy.get("shows", ()))
-        successors = _followers(policy["transition"])
-        changes = tuple((change["tick"], _followers(change["transition"])) for change in policy.get("changes", ()))
+        successors = _successor_sets(policy["transition"])
+        changes = tuple((change["tick"], _successor_sets(change["transition"])) for change in policy.get("changes", ()))
         all_successors = (*successors, *(states for _, steps in changes for states in steps))
         return cls(
             coordinates,
@@ -94,15 +94,19 @@ class Measurement:
         end = self.changes[index][0] if index < len(self.changes) else self.cycle
         return (self.changes[index - 1][1] if index else self.successors), tick - cycle_tick + end
 
-    def surrogate(self, state: int, likely: Sequence[int]) -> int:
+    def surrogate(self, state: int, likely_states: Sequence[int]) -> int:
         """Return the likely state that is nearest to an unlikely state, ties to the lowest index."""
         point = self.coordinates[state]
-        return min(likely, key=lambda candidate: (_squared_distance(point, self.coordinates[candidate]), candidate))
+        return min(
+            likely_states, key=lambda candidate: (_squared_distance(point, self.coordinates[candidate]), candidate)
+        )
 
-    def centres(self, likely: int) -> tuple[Point, ...]:
+    def centres(self, likely_set: int) -> tuple[Point, ...]:
         """Return for each state its own measurement if it is likely, else the measurement of its surrogate."""
-        choices = members(likely)
-        centres = (state if likely >> state & 1 else self.surrogate(state, choices) for state in range(self.states))
+        likely_states = members(likely_set)
+        centres = (
+            state if likely_set >> state & 1 else self.surrogate(state, likely_states) for state in range(self.states)
+        )
         return tuple(self.coordinates[centre] for centre in centres)
 
 
@@ -142,13 +146,13 @@ class ConstraintSets:
         self.all()
         return tuple(self._ticks)
 
-    def ticks(self, states: int) -> tuple[int, int | None]:
-        """Return the first tick of a set, and the tick from which on it never comes back, or None if it always does."""
+    def ticks(self, state_set: int) -> tuple[int, int | None]:
+        """Return the first tick of a set and the tick after its last, or None for this if the set recurs for ever."""
         sets = self.all()
-        first_tick = self._ticks[sets.index(states)]
-        if states in sets[self.start :]:
+        first_tick = self._ticks[sets.index(state_set)]
+        if state_set in sets[self.start :]:
             return first_tick, None
-        return first_tick, self._ticks[len(sets) - sets[::-1].index(states)]
+        return first_tick, self._ticks[len(sets) - sets[::-1].index(state_set)]
 
     @property
     def start(self) -> int:
@@ -164,25 +168,25 @@ class ConstraintSets:
         if not next_states:
             raise PolicyError(f"no state is possible at tick {tick + 1}: every state needs a successor")
         tick = change_tick if next_states == self._chain_states else tick + 1
-        position = (next_states, tick % self.measurement.cycle)
-        if position in self._visited:
-            self._start, self._end = self._visited[position], tick
+        chain_position = (next_states, tick % self.measurement.cycle)
+        if chain_position in self._visited:
+            self._start, self._end = self._visited[chain_position], tick
         elif len(self._sets) == MOST_SETS:
             raise PolicyError(f"the sets of possible states do not repeat within {MOST_SETS} ticks")
         else:
             self._chain_states = next_states
-            self._visited[position] = len(self._sets)
+            self._visited[chain_position] = len(self._sets)
             self._sets.append(shown_set(next_states, self.measurement.shows))
             self._ticks.append(tick)
 
 
-def shown_set(states: int, shows: Sequence[int]) -> int:
+def shown_set(state_set: int, shows: Sequence[int]) -> int:
     """Return the set of states that the states of a set show, which is the same set if `shows` is empty."""
-    return set_of({shows[state] for state in members(states)}) if shows else states
+    return set_of({shows[state] for state in members(state_set)}) if shows else state_set
 
 
-def _followers(rows: Sequence[Sequence[tuple[int, float]]]) -> tuple[int, ...]:
-    """Return for each state the set of states that can follow it by a transition matrix, as in a policy."""
+def _successor_sets(rows: Sequence[Sequence[tuple[int, float]]]) -> tuple[int, ...]:
+    """Return for each row of a policy's transition matrix the set of states that can follow."""
     return tuple(set_of(state for state, _ in row) for row in rows)
 
 
@@ -206,7 +210,7 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
         groups = {label: set_of(x for x, name in enumerate(graph_value) if name == label) for label in set(graph_value)}
         neighbours = [groups[label] for label in graph_value]
     elif kind == "radius":
-        neighbours = _neighbours(coordinates, min(Fraction(graph_value), _MAX_RADIUS))
+        neighbours = _neighbours_within(coordinates, min(Fraction(graph_value), _MAX_RADIUS))
     elif kind == "transition":
         for next_states in set(successors):
             for state in members(next_states):
@@ -220,19 +224,22 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
     return tuple(neighbour_set & ~(1 << state) for state, neighbour_set in enumerate(neighbours))
 
 
-def _neighbours(coordinates: Sequence[Point], radius: Fraction) -> list[int]:
+def _neighbours_within(coordinates: Sequence[Point], radius: Fraction) -> list[int]:
     """Return for each point the set of points within a radius, itself included."""
-    cells: dict[Point, int] = {}
+    states_at: dict[Point, int] = {}
     for state, point in enumerate(coordinates):
-        cells[point] = cells.get(point, 0) | 1 << state
-    limit, offsets = int(radius**2), range(-int(radius), int(radius) + 1)
+        states_at[point] = states_at.get(point, 0) | 1 << state
+    max_square, offsets = int(radius**2), range(-int(radius), int(radius) + 1)
     dimensions = len(coordinates[0])
-    if len(offsets) ** dimensions > len(cells):
-        states = {a: [states for b, states in cells.items() if _squared_distance(a, b) <= limit] for a in cells}
+    if len(offsets) ** dimensions > len(states_at):
+        near_sets = {
+            a: [near_sets for b, near_sets in states_at.items() if _squared_distance(a, b) <= max_square]
+            for a in states_at
+        }
     else:
-        steps = [step for step in product(offsets, repeat=dimensions) if sum(x * x for x in step) <= limit]
-        states = {a: [cells.get(tuple(map(add, a, step)), 0) for step in steps] for a in cells}
-    neighbours = {a: reduce(or_, neighbour_sets) for a, neighbour_sets in states.items()}
+        steps = [step for step in product(offsets, repeat=dimensions) if sum(x * x for x in step) <= max_square]
+        near_sets = {a: [states_at.get(tuple(map(add, a, step)), 0) for step in steps] for a in states_at}
+    neighbours = {a: reduce(or_, neighbour_sets) for a, neighbour_sets in near_sets.items()}
     return [neighbours[point] for point in coordinates]
 
 
@@ -259,7 +266,7 @@ def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
 
 
 def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None:
-    """Refuse noise that breaks the promise for a set of possible states by a GuaranteeError.
+    """Refuse, by a GuaranteeError, noise that breaks the promise for a set of possible states.
 
     The set 0 stands for any set: then every pair of states has to be protected.
     """
@@ -308,7 +315,7 @@ def _check_pairs(measurement: Measurement, states: list[int], constraint: int, p
 
 
 def _too_few_partners(measurement: Measurement, state: int, states: list[int], protects: PairTest) -> int | None:
-    """Count the states that a state is hidden together with, or return None if the policy promises no more."""
+    """Count the states that a state is hidden together with, or return None if the promised number is reached."""
     peers = [peer for peer in states if peer != state]
     required = min(measurement.degree - 1, len(peers))
     partners = sum(1 for _ in islice((peer for peer in peers if protects(state, peer)), required))
@@ -317,10 +324,10 @@ def _too_few_partners(measurement: Measurement, state: int, states: list[int], p
 
 def _table_test(measurement: Measurement, noise: NoiseTable, states: list[int], bound: int) -> tuple[bool, PairTest]:
     """Return whether a table protects every pair of the states, and the test of one pair."""
-    row_of: dict[tuple[int, ...], int] = {}
-    row_index = [row_of.setdefault(tuple(row), len(row_of)) for row in noise.rows]
-    weights = {index: noise.row_weights(state) for state, index in enumerate(row_index)}
-    columns = list(zip(*(weights[index] for index in {row_index[state] for state in states}), strict=True))
+    index_of_row: dict[tuple[int, ...], int] = {}
+    row_indices = [index_of_row.setdefault(tuple(row), len(index_of_row)) for row in noise.rows]
+    weights = {index: noise.row_weights(state) for state, index in enumerate(row_indices)}
+    columns = list(zip(*(weights[index] for index in {row_indices[state] for state in states}), strict=True))
     least_weights, largest_weights = [min(column) for column in columns], [max(column) for column in columns]
     _check_factor(measurement, least_weights, largest_weights)
 
@@ -329,7 +336,7 @@ def _table_test(measurement: Measurement, noise: NoiseTable, states: list[int], 
         return [bound * weight >> RATIO_BITS for weight in weights[index]]
 
     def protects(a: int, b: int) -> bool:
-        i, j = row_index[a], row_index[b]
+        i, j = row_indices[a], row_indices[b]
         return i == j or (all(map(le, weights[i], weight_limits(j))) and all(map(le, weights[j], weight_limits(i))))
 
     return all(a << RATIO_BITS <= bound * b for a, b in zip(largest_weights, least_weights, strict=True)), protects
@@ -356,8 +363,8 @@ def _hull_test(measurement: Measurement, noise: StaircaseNoise, states: list[int
     if not all(hull.spans(_difference(point, centres[0])) for point in centres):
         raise GuaranteeError("the hull is flat: points would reveal for certain where the state is")
     facets = hull.facets()[: len(hull.vertices) // 2]  # the others are their negatives
-    columns = [[_height(normal, centres[state]) for state in states] for normal, _ in facets]
-    widths = [max(column) - min(column) for column in columns]
+    heights = [[_height(normal, centres[state]) for state in states] for normal, _ in facets]
+    widths = [max(state_heights) - min(state_heights) for state_heights in heights]
     offsets = [offset for _, offset in facets]
     if any(width > measurement.factor * offset for width, offset in zip(widths, offsets, strict=True)):
         raise GuaranteeError(f"some point tells two possible states apart by more than {measurement.factor} epsilon")

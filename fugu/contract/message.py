@@ -30,13 +30,13 @@ __all__ = [
     "Schema",
     "Text",
     "Word",
-    "binary",
+    "check_binary",
+    "check_integer",
+    "check_length",
     "check_size",
     "check_type",
     "checked_row",
     "frozen",
-    "integer",
-    "length",
     "read_row",
     "row_schema",
 ]
@@ -75,7 +75,7 @@ class Integer(FieldType):
 
     def check(self, value: Any, name: str) -> None:
         if type(value) is not int or not self.low <= value <= self.high:
-            integer(value, self.low, self.high, name)
+            check_integer(value, self.low, self.high, name)
 
     def schema(self) -> Schema:
         return {"type": "integer", "minimum": self.low, "maximum": self.high}
@@ -100,7 +100,7 @@ class Text(FieldType):
     pattern: str = ""
 
     def check(self, value: Any, name: str) -> None:
-        length(check_type(value, str, name, "a string"), self.low, self.high, name)
+        check_length(check_type(value, str, name, "a string"), self.low, self.high, name)
         if self.pattern and not re.fullmatch(self.pattern, value):
             raise range_error(f"{name} is not of the form {self.pattern}")
         if not value.isprintable():
@@ -146,7 +146,7 @@ class Binary(FieldType):
 
     def check(self, value: Any, name: str) -> None:
         if type(value) is not bytes or not self.low <= len(value) <= self.high:
-            binary(value, self.low, self.high, name)
+            check_binary(value, self.low, self.high, name)
 
     def schema(self) -> Schema:
         schema: Schema = {"type": "string", "format": "binary", "minLength": self.low, "maxLength": self.high}
@@ -171,7 +171,7 @@ class Many(FieldType):
     ordered: bool = False
 
     def check(self, value: Any, name: str) -> None:
-        length(value, self.low, self.high, name)
+        check_length(value, self.low, self.high, name)
         check = self.element_type.check
         for element in value:
             check(element, self.name)
@@ -199,7 +199,7 @@ class Field(NamedTuple):
 
     name: str
     type: FieldType
-    about: str = ""
+    description: str = ""
 
 
 class Message:
@@ -249,7 +249,7 @@ class Message:
         """Refuse fields that contradict one another."""
 
     def row(self) -> list[Any]:
-        """Return the fields of the array."""
+        """Return the values of the message's array."""
         field_values = [getattr(self, name) for name in self._names]
         for index, write in self._writers:
             field_values[index] = write(field_values[index])
@@ -299,7 +299,7 @@ class Message:
 
 @dataclass_transform(frozen_default=True)
 def frozen(message: type[_Message]) -> type[_Message]:
-    """Make a frozen dataclass with slots of a message's class."""
+    """Make the class of a message a frozen dataclass with slots."""
     return dataclass(frozen=True, slots=True)(message)
 
 
@@ -308,7 +308,7 @@ class Row(FieldType):
     """A part of a message, as an array of its fields."""
 
     part: type[Message]
-    about: str = ""
+    description: str = ""
 
     def check(self, value: Any, name: str) -> None:
         check_type(value, self.part, name, f"a {self.part.__name__}")
@@ -322,11 +322,11 @@ class Row(FieldType):
 
     def schema(self) -> Schema:
         schema = row_schema(self.part.__name__, self.part.wire)
-        return schema | ({"description": self.about} if self.about else {})
+        return schema | ({"description": self.description} if self.description else {})
 
 
 def checked_row(value: Any, field_count: int, name: str) -> list[Any]:
-    """Return a decoded array; FrameError unless it is an array of `field_count` fields."""
+    """Return a decoded value as a list of fields; FrameError unless it is an array of `field_count` fields."""
     fields: list[Any] = check_type(value, list, name, "an array")
     if len(fields) != field_count:
         raise length_error(f"{name} has {len(fields)} fields, not {field_count}")
@@ -344,7 +344,7 @@ def read_row(row: Any, wire: Sequence[Field], name: str) -> list[Any]:
 
 def row_schema(title: str, wire: Iterable[Field]) -> Schema:
     """Return the JSON Schema of an array of fields."""
-    notes = [{"description": field.about} if field.about else {} for field in wire]
+    notes = [{"description": field.description} if field.description else {} for field in wire]
     parts = ({"title": field.name, **field.type.schema(), **note} for field, note in zip(wire, notes, strict=True))
     return _tuple_schema(title, *parts)
 
@@ -361,7 +361,7 @@ def check_type(value: Any, expected_type: type, name: str, expected_form: str) -
     return value
 
 
-def integer(value: Any, low: int, high: int, name: str) -> None:
+def check_integer(value: Any, low: int, high: int, name: str) -> None:
     """Refuse a value that is no integer in low..high."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise FrameError(f"{name} is {type(value).__name__}, not an integer", Reason.WRONG_TYPE)
@@ -369,7 +369,7 @@ def integer(value: Any, low: int, high: int, name: str) -> None:
         raise range_error(f"{name} {value} is not in {low}..{high}")
 
 
-def length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str) -> None:
+def check_length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str) -> None:
     """Refuse a length outside low..high."""
     if not low <= len(value) <= high:
         raise length_error(f"{name} has length {len(value)}, not {low}..{high}")
@@ -381,6 +381,6 @@ def check_size(payload: bytes, max_bytes: int, subject: str) -> None:
         raise length_error(f"{subject} of {len(payload)} bytes; at most {max_bytes} are allowed")
 
 
-def binary(value: Any, low: int, high: int, name: str) -> None:
+def check_binary(value: Any, low: int, high: int, name: str) -> None:
     """Refuse a value that is no byte string of low..high bytes."""
-    length(check_type(value, bytes, name, "a byte string"), low, high, name)
+    check_length(check_type(value, bytes, name, "a byte string"), low, high, name)

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 
 from fugu.contract.errors import length_error, range_error
 from fugu.contract.measure_frames import Point
-from fugu.contract.message import length
+from fugu.contract.message import check_length
 
 __all__ = ["MAX_POINTS", "MAX_TABLE_STATES", "SCALE", "NoiseTable", "check_dimensions"]
 
@@ -53,7 +53,7 @@ class NoiseTable:
         return len(self.rows[0]) + 1
 
     @property
-    def thresholds(self) -> tuple[int, int]:
+    def flip_weights(self) -> tuple[int, int]:
         """Pr(symbol 1 given state 0) and Pr(symbol 0 given state 1), times 2^32; ValueError unless the table is 2x2."""
         if (self.states, self.symbols) != (2, 2):
             raise ValueError(f"only a 2x2 table has two flip thresholds; this one is {self.states}x{self.symbols}")
@@ -61,12 +61,13 @@ class NoiseTable:
 
     @property
     def flips(self) -> tuple[tuple[str, str], ...]:
-        """The names and values of rho0 and rho1 of a 2x2 table, as decimals and integers; empty for other tables."""
+        """The flip probabilities rho0 and rho1 of a 2x2 table, each with its name, in words; empty for other tables."""
         if self.points or (self.states, self.symbols) != (2, 2):
             return ()
         names = ("rho0 = Pr(symbol 1 | state 0)", "rho1 = Pr(symbol 0 | state 1)")
         return tuple(
-            (name, f"{flip / SCALE:.10f}  ({flip} of 2^32)") for name, flip in zip(names, self.thresholds, strict=True)
+            (name, f"{flip / SCALE:.10f}  ({flip} of 2^32)")
+            for name, flip in zip(names, self.flip_weights, strict=True)
         )
 
     def draw(self, state: int, word: int) -> int:
@@ -82,9 +83,9 @@ class NoiseTable:
         return tuple(self.row_weights(state) for state in range(self.states))
 
     @classmethod
-    def binary(cls, threshold0: int, threshold1: int) -> NoiseTable:
+    def binary(cls, flip_weight0: int, flip_weight1: int) -> NoiseTable:
         """Make a 2x2 table of the flip probabilities of states 0 and 1, times 2^32; ValueError outside (0, 2^32)."""
-        return cls(((SCALE - threshold0,), (threshold1,)))
+        return cls(((SCALE - flip_weight0,), (flip_weight1,)))
 
     @classmethod
     def randomised_response(cls, states: int, flip_weight: int) -> NoiseTable:
@@ -98,7 +99,7 @@ class NoiseTable:
 
 
 def check_dimensions(points: tuple[Point, ...], name: str) -> None:
-    """Refuse points of different dimensions with a FrameError."""
+    """Refuse, by a FrameError, points of different dimensions."""
     for point in points:
         if len(point) != len(points[0]):
             raise length_error(f"{name} has {len(point)} dimensions beside {len(points[0])}")
@@ -122,8 +123,8 @@ def _check_symbols(table: NoiseTable) -> None:
 
 
 def _check_points(table: NoiseTable) -> None:
-    length(table.points, 2, MAX_POINTS, "points")
-    length(table.rows, 2, MAX_TABLE_STATES, "rows")
+    check_length(table.points, 2, MAX_POINTS, "points")
+    check_length(table.rows, 2, MAX_TABLE_STATES, "rows")
     check_dimensions(table.points, "a point")
     if len(set(table.points)) != len(table.points):
         raise range_error("a table names a point twice")

@@ -21,14 +21,14 @@ from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, MAX_WINDOW_TICKS, WI
 from fugu.contract.json_message import DISTINCT, PRINTABLE, JsonMessage, Label, Numbers, Time, read_object
 from fugu.contract.losses import Adversary
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
-from fugu.contract.message import integer, length
+from fugu.contract.message import check_integer, check_length
 from fugu.contract.queries import QUERIES, Query, QueryKind, Unit
 from fugu.contract.sentences import sum_condition, unix_us
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Mechanism
 
 if TYPE_CHECKING:
-    from fugu.contract.descriptions import Described
+    from fugu.contract.descriptions import DescribedPromise
     from fugu.contract.guarantee import Guarantee
     from fugu.contract.windows import Asking
 
@@ -178,8 +178,8 @@ class SmoothedValue(JsonMessage):
     deviations: Annotated[tuple[_Width, ...], "Posterior standard deviation."]
 
     def __post_init__(self) -> None:
-        length(self.values, 1, 3, "values")
-        length(self.deviations, len(self.values), len(self.values), "deviations")
+        check_length(self.values, 1, 3, "values")
+        check_length(self.deviations, len(self.values), len(self.values), "deviations")
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class ValueEstimate(JsonMessage):
     smoothed: Annotated[tuple[SmoothedValue, ...], Field(max_length=MAX_MEASURE_TICKS), _SMOOTHED] = ()
 
     def __post_init__(self) -> None:
-        length(self.values, 1, 3, "values")
+        check_length(self.values, 1, 3, "values")
         _check_intervals(self.values, self.low, self.high)
 
 
@@ -250,7 +250,7 @@ class WindowCount(JsonMessage):
         states: tuple[str, ...],
         noise_bound: int,
         time_of: Callable[[int, int], datetime],
-        promise: "Guarantee | Described",
+        promise: "Guarantee | DescribedPromise",
         useful_for: str | None,
     ) -> Self:
         """Make the report of a window frame.
@@ -298,7 +298,7 @@ Estimate = StateEstimate | PlaceEstimate | ValueEstimate
 
 def decode_estimate(payload: bytes) -> Estimate:
     """Parse an estimate of one of the three kinds; the FrameError says what is wrong."""
-    fields = read_object(payload, JsonMessage.MOST)
+    fields = read_object(payload, JsonMessage.MAX_BYTES)
     if "state" in fields:
         return StateEstimate.read(fields)
     return (PlaceEstimate if "latitude" in fields else ValueEstimate).read(fields)
@@ -398,11 +398,11 @@ class ReleaseFrame(JsonMessage):
         return fields.get("states") if QUERIES[query].each else ()
 
     def __post_init__(self) -> None:
-        integer(self.length, 1, MAX_TICK - self.first + 1, "length")
-        integer(self.observed, 0, self.length * self.devices, "observed")
+        check_integer(self.length, 1, MAX_TICK - self.first + 1, "length")
+        check_integer(self.observed, 0, self.length * self.devices, "observed")
         value_count = len(self.asked.groups(self.states))
         for name in ("values", "standard_errors"):
-            length(getattr(self, name), value_count, value_count, name)
+            check_length(getattr(self, name), value_count, value_count, name)
         _check_intervals(self.values, self.low, self.high)
         if str(Fraction(self.scale)) != self.scale:
             raise range_error(f"scale {self.scale} is not in lowest terms")
@@ -466,7 +466,7 @@ class HealthAlarm(JsonMessage):
 class Health(JsonMessage):
     """State of a gateway."""
 
-    MOST = 38 << 10
+    MAX_BYTES = 38 << 10
     constants = ("format",)
 
     format: Literal["fugu/2"] = field(default=FORMAT_NAME, kw_only=True)

@@ -21,8 +21,8 @@ from fugu.contract.fleet_documents import (
     TableDocument,
     check_compiled,
     read_document,
-    refusals,
     signatures_match,
+    trust_errors,
 )
 from fugu.contract.joint import NoJointBoundError, check_joint_streams, joint_epsilon
 from fugu.contract.measure_policy import MeasurePolicy
@@ -74,7 +74,7 @@ class Trust:
         self._owner = SimpleNamespace(
             FLEET=enrolment.fleet, DEVICE=enrolment.device, GROUPS=enrolment.groups, VERSION=0
         )
-        with refusals():
+        with trust_errors():
             envelope = core.Envelope(bytes.fromhex(enrolment.root))
             if envelope.kind != "root":
                 raise TrustError(f"a {envelope.kind} document where a root was expected")
@@ -95,7 +95,7 @@ class Trust:
         """
         if len(payload) > MAX_ENVELOPE_BYTES:
             raise TrustError(f"no envelope: {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed")
-        with refusals():
+        with trust_errors():
             if kind == "table":
                 return self._judge_table(core.open_envelope(kind, payload, self.state, signatures_match).payload)
             state, content = core.judge(kind, payload, self._owner, self.state, now, signatures_match)

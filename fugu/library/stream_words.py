@@ -181,7 +181,7 @@ def _stream_facts(plan: StreamPlan) -> list[tuple[str, str]]:
 def _flip_weights(option: Option) -> tuple[int, ...]:
     """Weights of a wrong symbol, as shares of 2^32: one per state if there are two states, else a single common one."""
     table = option.table
-    return table.thresholds if table.states == 2 else (table.weights()[0][1],)
+    return table.flip_weights if table.states == 2 else (table.weights()[0][1],)
 
 
 def _period_row(plan: StreamPlan, option: Option | Refusal) -> list[str]:

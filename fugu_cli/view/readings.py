@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from fugu.contract.descriptions import Described, Description
+from fugu.contract.descriptions import DescribedPromise, Description
 from fugu.contract.errors import printable
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import Estimate, PlaceEstimate, ReleaseFrame, StateEstimate, ValueEstimate, WindowCount
@@ -70,14 +70,14 @@ def description_lines(description: Description) -> Iterator[str]:
     yield f"  good for {_ANSWERS[description.useful_for]}"
 
 
-def _promise_lines(promise: Described, outputs: str) -> Iterator[str]:
+def _promise_lines(promise: DescribedPromise, outputs: str) -> Iterator[str]:
     """Yield the lines of a promise: its loss, stretch and adversary, then the losses about other stretches."""
     ticks = promise.stretch_ticks
     stretch_words = "a single tick" if ticks == 1 else f"any {ticks} ticks in a row"
     adversary_words = f"{promise.adversary} adversary ({_KNOWS[promise.adversary]})"
     yield f"  {outputs}: {loss_words(promise.epsilon)} for {stretch_words}, {adversary_words}"
-    if promise.when:
-        yield f"    {promise.when}"
+    if promise.when_words:
+        yield f"    {promise.when_words}"
     for stretch in promise.stretches:
         if stretch.ticks > 1 or ticks > 1:
             loss, floor = loss_words(stretch.epsilon), loss_words(stretch.floor, "")

@@ -70,7 +70,7 @@ class Finding(NamedTuple):
 
 
 class When(NamedTuple):
-    """When a promise (`of`) is true near changes of policy, with fields as in `Described`; `words` is '' for always."""
+    """When a promise (`of`) is true near changes of policy; fields as in `DescribedPromise`. `words` is '' for always."""
 
     of: str
     since: int | None
@@ -228,7 +228,7 @@ def _promise_periods(policy: AnyPolicy, history: History | None) -> tuple[When, 
         return ()
     promises = (("everything", description.guarantee), ("windows alone", description.windows_guarantee))
     return tuple(
-        When(promise_name, promise.since, promise.until, promise.outside, promise.when)
+        When(promise_name, promise.since, promise.until, promise.outside, promise.when_words)
         for promise_name, promise in promises
         if promise is not None
     )

@@ -401,7 +401,7 @@ def measured_estimate(
     guarantee = (protection, stream_loss.epsilon, stream_loss.adversary)
     rows = [(run, *row) for run in lagged_estimates for row in zip(count(run.first), run.means, run.covariances)]
     if model.grid is not None:
-        latitude, longitude = model.grid.position_of(float(mean[0]), float(mean[1]))
+        latitude, longitude = model.grid.measured_position(float(mean[0]), float(mean[1]))
         accuracy = round(_accuracy(model.grid, latitude, states - mean, distribution), _METRE_DIGITS)
         outline = _outline(model.grid, latitude, states, distribution)
         degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
@@ -418,7 +418,7 @@ def measured_estimate(
 def _smoothed_place(
     grid: PlaceGrid, policy: PolicyHeader, estimates: PointEstimates, tick: int, mean: _Row, covariance: _Row
 ) -> SmoothedPlace:
-    latitude, longitude = grid.position_of(*mean)
+    latitude, longitude = grid.measured_position(*mean)
     east, north = grid.metres(latitude)
     deviation = round(math.hypot(east * math.sqrt(covariance[0]), north * math.sqrt(covariance[2])), _METRE_DIGITS)
     degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)

@@ -223,7 +223,7 @@ def measurement_rows(policy: MeasurePolicy, estimates: PointEstimates) -> Any:
     means, grid = np.array(estimates.means), place_grid(policy)
     places = np.full((2, len(means)), np.nan)
     if grid is not None:
-        places = np.array([grid.position_of(float(x), float(y)) for x, y in estimates.means]).reshape(-1, 2).T
+        places = np.array([grid.measured_position(float(x), float(y)) for x, y in estimates.means]).reshape(-1, 2).T
     columns = {
         "lag": estimates.lag,
         "means": list_column(means.reshape(len(means), -1)),

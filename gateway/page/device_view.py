@@ -9,7 +9,7 @@ from datetime import datetime
 from fractions import Fraction
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.descriptions import METRES_PER_DEGREE, Described, DescribedVersion, Description, PlaceGrid
+from fugu.contract.descriptions import METRES_PER_DEGREE, DescribedPromise, DescribedVersion, Description, PlaceGrid
 from fugu.contract.ellipse import ellipse
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status, SymbolFrame, WindowFrame
@@ -346,7 +346,7 @@ def _grid_fields(description: Description) -> Fields | None:
     return {"origin": grid.origin, "step": grid.step, "cells": grid.cells, "labels": labels}
 
 
-def _promise_fields(promise: Described) -> Fields:
+def _promise_fields(promise: DescribedPromise) -> Fields:
     names = ("epsilon", "adversary", "stretch_ticks", "tick_epsilon", "when")
     stretches = [stretch.model_dump() for stretch in promise.stretches]
     return {**{name: getattr(promise, name) for name in names}, "stretches": stretches}

@@ -196,7 +196,7 @@ class _Stream:
                 "ticks": ticks,
                 "period": description.period_seconds,
                 "name": next(stretch_names, None),
-                "when": promise.when,
+                "when": promise.when_words,
                 "conditions": [shared.condition for shared in description.sums],
             }
         elif topic.kind == "estimate":

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Description, describe
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status
-from fugu.contract.history import UNCHANGED, History, Named, Noise, history_of
+from fugu.contract.history import UNCHANGED, History, NamedVersion, Noise, history_of
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.reports import AlarmCode
@@ -167,9 +167,9 @@ class InForce:
         version, tick = self._version_starts.get((device, stream), (0, _STORED))
         document, named_version = self._documents.get(device, 0), None
         if document in versions and document > max([version, *(row.version for row in drawn_rows[-1:])]):
-            named_version = Named(document, None)
+            named_version = NamedVersion(document, None)
         elif version and tick > (drawn_rows[-1].last if drawn_rows else _STORED):
-            named_version = Named(version, tick)
+            named_version = NamedVersion(version, tick)
         return history_of(
             drawn_rows, noises, named_version, may_go_back=self._catalogue.may_go_back(device), may_drop=True
         )

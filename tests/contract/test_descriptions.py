@@ -128,7 +128,7 @@ def test_a_known_cell_comes_back_within_its_cell() -> None:
     ticks = count()
     for state, (column, row) in enumerate(CELLS.cells):
         for east, north in ((100.0 * column, 100.0 * row), (100.0 * column + 49.0, 100.0 * row - 49.0)):
-            latitude, longitude = place.position_of(east, north)
+            latitude, longitude = place.measured_position(east, north)
             assert classify.observe(next(ticks), f"{latitude!r},{longitude!r}") == state
     assert place.position(0, 0) == pytest.approx((46.0005, 14.250625))
     east_metres, north_metres = place.metres(46.0)

@@ -27,7 +27,7 @@ def test_the_largest_one_there_can_be_is_within_the_limit() -> None:
     names = tuple(f"{i}".ljust(200, "x") for i in range(MAX_NAMES))
     alarms = tuple(HealthAlarm(code, 2**53, 2**53, names, 2**53, "x" * 300) for code in AlarmCode)
     largest = Health(True, *([2**53] * 6), alarms)
-    assert len(largest.encode()) <= Health.MOST
+    assert len(largest.encode()) <= Health.MAX_BYTES
     assert Health.decode(largest.encode()) == largest
 
 
@@ -43,7 +43,7 @@ def alarm(**changes: Any) -> bytes:
     ("payload", "reason"),
     [
         *((payload, "malformed") for payload in (b"", b"\xff", b"[" * 5000, changed()[:-1] + b',"time":1}')),
-        *((payload, "wrong_length") for payload in (changed(x=1), alarm(x=1), b"{}", b" " * (Health.MOST + 1))),
+        *((payload, "wrong_length") for payload in (changed(x=1), alarm(x=1), b"{}", b" " * (Health.MAX_BYTES + 1))),
         *((payload, "wrong_type") for payload in (b"[]", b"1", changed(alarms=1), changed(alarms=["x"]))),
         (changed(alarms=json.loads(HEALTH.encode())["alarms"][::-1]), "out_of_range"),
         (changed(alarms=json.loads(HEALTH.encode())["alarms"][:1] * 2), "out_of_range"),

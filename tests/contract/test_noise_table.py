@@ -23,7 +23,7 @@ def test_a_word_below_the_threshold_is_the_lower_symbol() -> None:
     table = NoiseTable.binary(1, SCALE - 1)
     assert table.rows == ((SCALE - 1,), (SCALE - 1,))
     assert table.weights() == ((SCALE - 1, 1), (SCALE - 1, 1))
-    assert table.thresholds == (1, SCALE - 1)
+    assert table.flip_weights == (1, SCALE - 1)
 
 
 def test_rows_sum_to_the_number_of_words() -> None:
@@ -113,7 +113,7 @@ def test_symbols_and_points_are_drawn_alike() -> None:
 
 def test_flip_thresholds_belong_to_tables_of_two_by_two() -> None:
     with pytest.raises(ValueError, match="3x3"):
-        _ = NoiseTable.randomised_response(3, 7).thresholds
+        _ = NoiseTable.randomised_response(3, 7).flip_weights
 
 
 @pytest.mark.parametrize("interval", [(0.0, 0.5), (0.5, 1.0), (0.6, 0.5), (-0.1, 0.2)])

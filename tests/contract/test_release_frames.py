@@ -55,7 +55,7 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
         with refused_for(Reason.WRONG_LENGTH, match=f"{name}: is no key of this"):
             ReleaseFrame.decode(payload(**{name: 1}))
     with refused_for(Reason.WRONG_LENGTH, match="at most"):
-        ReleaseFrame.decode(b" " * (ReleaseFrame.MOST + 1))
+        ReleaseFrame.decode(b" " * (ReleaseFrame.MAX_BYTES + 1))
     for field in json.loads(whole):
         with pytest.raises(FrameError):
             ReleaseFrame.decode(payload(**{field: ...}))

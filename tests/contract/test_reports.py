@@ -83,7 +83,7 @@ def test_no_label_can_be_taken_for_another_or_for_a_field(labels: list[str]) -> 
         (b'{"time":NaN}', Reason.MALFORMED, "no numbers of JSON"),
         (b'{"time":-Infinity}', Reason.MALFORMED, "no numbers of JSON"),
         (b'{"tick":1,"tick":1}', Reason.MALFORMED, "a field is there twice"),
-        (b" " * (JsonMessage.MOST + 1), Reason.WRONG_LENGTH, "at most"),
+        (b" " * (JsonMessage.MAX_BYTES + 1), Reason.WRONG_LENGTH, "at most"),
         (STATE_ESTIMATE.encode() + b"{}", Reason.MALFORMED, "no JSON"),
         (changed(STATE_ESTIMATE, since="2026-03-01T07:31:00Z"), Reason.OUT_OF_RANGE, "since is after time"),
         (changed(STATE_ESTIMATE, state="open"), Reason.OUT_OF_RANGE, "state is none of"),
@@ -174,9 +174,9 @@ def test_the_largest_report_is_within_the_limit() -> None:
     labels = tuple(chr(0x20000) * 62 + chr(0x4E00 + place) for place in range(255))
     worst = 1.234567890123456e-300
     count = replace(HISTOGRAM, states=labels, values=(worst,) * 255, low=(worst,) * 255, high=(worst,) * 255)
-    assert len(count.encode()) <= JsonMessage.MOST
+    assert len(count.encode()) <= JsonMessage.MAX_BYTES
     shares = dict.fromkeys(labels, 1.0 / 255)
-    assert len(replace(STATE_ESTIMATE, state=labels[0], shares=shares).encode()) <= JsonMessage.MOST
+    assert len(replace(STATE_ESTIMATE, state=labels[0], shares=shares).encode()) <= JsonMessage.MAX_BYTES
 
 
 @given(st.integers(0, LAST_US))

@@ -72,7 +72,7 @@ def test_a_policy_survives_the_check_of_a_device(fugu: Fugu, tmp_path: Path) -> 
     file = tmp_path / "policy.json"
     document = plan(fugu, *N10, "--epsilon", 1, "--every", 5, *POLICY, "--epoch", "1700000000.5", "-o", file)
     policy = Policy.from_json(file.read_bytes())
-    assert policy.table.thresholds[0] == document["threshold0"]
+    assert policy.table.flip_weights[0] == document["threshold0"]
     assert (policy.clock.epoch_us, policy.clock.period_us) == (1_700_000_000_500_000, 4_000_000)
     assert policy.discretiser.states == ("low", "high")
     assert (policy.guarantee.epsilon, policy.guarantee.adversary) == (1.0, "universal")

@@ -48,10 +48,10 @@ def test_what_is_calibrated_certifies_and_wastes_nothing(
         return
     assert calibration.loss == check_outputs(chains, StreamOutputs(calibration.table), calibration.guarantee)
     assert calibration.loss.epsilon <= epsilon
-    assert sum(calibration.table.thresholds) < SCALE
+    assert sum(calibration.table.flip_weights) < SCALE
     # One step of 2^-32 in 1 - rho0 - rho1, or in the smaller rho, is all that may be lost.
-    informative = SCALE - sum(calibration.table.thresholds)
-    steps = 8 / min(informative, *calibration.table.thresholds)
+    informative = SCALE - sum(calibration.table.flip_weights)
+    steps = 8 / min(informative, *calibration.table.flip_weights)
     assert calibration.loss.epsilon >= epsilon * (1 - 1e-9 - 4 * steps) - 4 * steps
 
 
@@ -60,7 +60,7 @@ def test_what_is_calibrated_certifies_and_wastes_nothing(
 def test_more_epsilon_is_less_noise(adversary: Adversary) -> None:
     for chains in (point(0.2, 0.35), point(0.8, 0.9), BinaryChains(q=(0.3, 0.8), r=(0.3, 0.8))):
         noise = [
-            sum(calibration.table.thresholds)
+            sum(calibration.table.flip_weights)
             for calibration in (calibrate(chains, epsilon, adversary) for epsilon in (0.1, 1.0, 8.0))
         ]
         assert noise == sorted(noise, reverse=True)
@@ -72,7 +72,7 @@ def test_more_epsilon_is_less_noise(adversary: Adversary) -> None:
 def test_however_large_epsilon_no_symbol_is_ever_certain(adversary: Adversary, epsilon: float) -> None:
     for objective in ("information", "flips"):
         calibration = calibrate(point(0.1, 0.2), epsilon, adversary, objective)
-        assert calibration.table.thresholds == (1, 1)
+        assert calibration.table.flip_weights == (1, 1)
     several = calibrate(BoundedChains(states=4, odds_ratio=9.0), epsilon, adversary)
     assert min(min(row) for row in several.table.weights()) == 1
     assert several.loss.epsilon <= epsilon

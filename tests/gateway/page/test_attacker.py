@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
-from fugu.contract.descriptions import Described, DescribedWindow, Description, describe
+from fugu.contract.descriptions import DescribedPromise, DescribedWindow, Description, describe
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.windows import Blocks
 from gateway.page import attackers
@@ -29,7 +29,7 @@ def symbols(chains: ChainClass | None = None, epsilon: float | None = None, **fi
     description = describe(policy(epoch_us=0, period_us=1_000_000))
     update = {**fields, **({} if chains is None else {"chains": chains})}
     if epsilon is not None:
-        update["guarantee"] = Described(epsilon=epsilon, adversary="universal", stretch_ticks=1, stretches=())
+        update["guarantee"] = DescribedPromise(epsilon=epsilon, adversary="universal", stretch_ticks=1, stretches=())
     return description.model_copy(update=update)
 
 

@@ -108,7 +108,7 @@ def test_ticks_without_a_symbol_are_not_observed(tmp_path: Path) -> None:
         *(SymbolFrame(1, end, *part) for end, part in zip(ends, [*some, (25, bytes(10))], strict=True))
     )
     assert frame.observed == 15
-    rho0, rho1 = (weight / 2**32 for weight in BINARY.thresholds)
+    rho0, rho1 = (weight / 2**32 for weight in BINARY.flip_weights)
     assert frame.values[0] == pytest.approx((10 - 15 * rho0) / (1 - rho0 - rho1))  # noise of scale 1/10 is nearly none
     assert (frame.charge, frame.epsilon, frame.adversary) == (0.0, 50.0, "informed")
     assert bench.ledger.entries()[0].reason.startswith("post-processing")

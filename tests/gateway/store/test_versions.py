@@ -11,7 +11,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.dating import dates_of
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import Named, Noise, Span, history_of
+from fugu.contract.history import NamedVersion, Noise, Span, history_of
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.timeline import Drawn, Timeline
 from fugu.contract.windows import Window
@@ -132,16 +132,16 @@ def test_a_device_that_goes_back_may_have_run_a_later_version_in_a_gap() -> None
     assert history_of(down, {1: loud, 2: quiet, 3: quiet}).spans[1] == gap
     assert history_of(up, {2: quiet, 3: quiet, 4: loud}, may_go_back=False).spans[1].noise == quiet
     assert history_of(up, {2: quiet, 3: loud}, may_go_back=False).spans[1].noise == loud
-    named = history_of(again[:1], {1: quiet, 2: loud}, Named(1, 25))
+    named = history_of(again[:1], {1: quiet, 2: loud}, NamedVersion(1, 25))
     assert named.spans == (Span(1, quiet, 0, 9), gap, Span(1, quiet, 25))
-    assert len(history_of(again[:1], {1: quiet, 2: loud}, Named(1, 10)).spans) == 1
+    assert len(history_of(again[:1], {1: quiet, 2: loud}, NamedVersion(1, 10)).spans) == 1
 
 
 def test_ticks_of_a_louder_version_within_a_window_of_a_later_one_stay_loud() -> None:
     """Windows of two lengths, then a version with a longer one: 46 loud ticks were taken for two."""
     first, last = (Noise.of(member) for member in TWO)
     drawn = [Drawn(0, 15, 1, 0, 1), Drawn(0, 63, 2, 0, 62), Drawn(16, 61, 1, 16)]
-    spans = history_of(drawn, {1: first, 2: last}, Named(2, None)).spans
+    spans = history_of(drawn, {1: first, 2: last}, NamedVersion(2, None)).spans
     assert {span.noise for span in spans[:-1]} == {first}
     assert spans[-1] == Span(0, last, 62, None), "no later version is waited for"
     assert all(earlier.end + 1 == later.first for earlier, later in pairwise(spans))
@@ -152,7 +152,7 @@ def test_a_document_in_force_that_stored_ticks_have_already_leaves_no_gap_after_
     """A window of the earlier version began last, within one of the version in force: its promise said "never"."""
     first, last = (Noise.of(member) for member in TWO)
     drawn = [Drawn(0, 99, 1, 0), Drawn(100, 199, 2, 100), Drawn(110, 119, 1, 110)]
-    spans = history_of(drawn, {1: first, 2: last}, Named(2, None), may_drop=may_drop).spans
+    spans = history_of(drawn, {1: first, 2: last}, NamedVersion(2, None), may_drop=may_drop).spans
     assert spans[-1] == Span(2, last, 120, None)
     assert [span.first for span in spans] == [0, 100, 110, 120]
 
@@ -160,13 +160,13 @@ def test_a_document_in_force_that_stored_ticks_have_already_leaves_no_gap_after_
 def test_a_version_that_is_named_comes_after_what_is_stored() -> None:
     first, last = (Noise.of(member) for member in TWO)
     stored = [Drawn(0, 99, 1, 0)]
-    named = history_of(stored, {1: first, 2: last}, Named(2, 150))
+    named = history_of(stored, {1: first, 2: last}, NamedVersion(2, 150))
     assert named.spans == (Span(1, first, 0, 99), Span(0, first, 100, 149), Span(2, last, 150))
-    answered = history_of(stored, {1: first, 2: last}, Named(2, None))
+    answered = history_of(stored, {1: first, 2: last}, NamedVersion(2, None))
     assert answered.spans == (Span(1, first, 0, 99), Span(0, first, 100), Span(2, last, None))
-    alone = history_of([], {1: first}, Named(1, 150))
+    alone = history_of([], {1: first}, NamedVersion(1, 150))
     assert alone.complete
-    assert not history_of([], {1: first, 2: last}, Named(2, 150)).complete
+    assert not history_of([], {1: first, 2: last}, NamedVersion(2, 150)).complete
 
 
 @pytest.mark.parametrize(
