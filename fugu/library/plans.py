@@ -470,7 +470,7 @@ def plan(
             period=period,
             gap=gap,
             as_it_is=as_it_is,
-            day_parts=parsed_question.day_parts,
+            day_parts=parsed_question.profile_zone,
         )
         target = target_of(fleet, device, stream)
         return planner(source_list(recording), parsed_question, target, reading_options)(parsed_question, seed=seed)

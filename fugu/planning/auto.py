@@ -406,11 +406,11 @@ def _judge(problem: Problem, candidate: Candidate) -> tuple[Candidate, tuple[str
 
 def _learner_attacks(problem: Problem, candidate: Candidate) -> Iterator[Attack]:
     """Attack the whole recording; for each draw of the noise, yield the habit learner whose odds moved furthest."""
-    recording = problem.samples(candidate.every).joined
+    whole_cut = problem.samples(candidate.every).joined
     [rng] = problem.rng.spawn(1)  # so that later draws do not depend on these
     for _ in range(DRAWS):
-        outputs = problem.outputs(candidate, recording, rng)
-        attacks = attack(*recording, outputs, candidate.epsilon, attackers=learners(outputs))
+        outputs = problem.outputs(candidate, whole_cut, rng)
+        attacks = attack(*whole_cut, outputs, candidate.epsilon, attackers=learners(outputs))
         yield max(attacks, key=lambda attack: attack.furthest or 0.0)
 
 

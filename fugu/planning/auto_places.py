@@ -217,9 +217,9 @@ def place_policy(plan: PlacePlan, target: Target = ANY_TARGET) -> MeasurePolicy:
     if plan.spec is None:
         raise PlanningError("nothing is recommended: there is no policy to write")
     recommended = plan.recommended
-    names = {"fleet": target.fleet, "device": target.device, "stream": target.stream or "place"}
+    target_names = {"fleet": target.fleet, "device": target.device, "stream": target.stream or "place"}
     measure_plan = make_measure_plan(
-        replace(plan.spec, header={**plan.spec.header, **names}), recommended.adversary, quick=True
+        replace(plan.spec, header={**plan.spec.header, **target_names}), recommended.adversary, quick=True
     )
     epsilon = StreamEpsilon(recommended.epsilon, recommended.adversary, "odds-ratio bound", None)
     policy = build_measure_policy(
@@ -255,10 +255,10 @@ def _fit_cells(traces: Traces, sets: ThreeSets, metres: float, stride: int) -> _
     missing_name = model.grid.get("missing")
     cells = Cells(origin=model.origin, step=model.step, cells=corners, states=model.names, missing=missing_name)
     grid_sets = []
-    for part in sets:
-        places, is_sampled = traces.places[part.rows], sample_mask(part.segments, stride)
+    for set_part in sets:
+        places, is_sampled = traces.places[set_part.rows], sample_mask(set_part.segments, stride)
         place_texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[is_sampled].tolist()]
-        cut = Cut(states_of(cells, place_texts, part.segments[is_sampled]), part.segments[is_sampled])
+        cut = Cut(states_of(cells, place_texts, set_part.segments[is_sampled]), set_part.segments[is_sampled])
         grid_sets.append(_Set(cut, places, np.cumsum(is_sampled) - 1))
     return _Grid(stride, model, cells, covering_class(*grid_sets[0].cut, len(corners)), *grid_sets)
 
@@ -266,12 +266,12 @@ def _fit_cells(traces: Traces, sets: ThreeSets, metres: float, stride: int) -> _
 def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
     """Keep the cells that traces leave often enough to estimate steps; other places belong to the nearest cell."""
     places = fit_traces.places[~np.isnan(fit_traces.places[:, 0])]
-    traces = fit_traces.trace[~np.isnan(fit_traces.places[:, 0])]
+    trace_of_place = fit_traces.trace[~np.isnan(fit_traces.places[:, 0])]
     lattice_points = np.floor((places - model.origin) / model.step)[:, ::-1]
     touched_cells, cell_of_row = np.unique(lattice_points, axis=0, return_inverse=True)
     while True:
         nearest_cells = ((touched_cells[:, None] - model.cells) ** 2).sum(axis=2).argmin(axis=1)[cell_of_row.ravel()]
-        is_move = (np.diff(nearest_cells) != 0) & (np.diff(traces) == 0)
+        is_move = (np.diff(nearest_cells) != 0) & (np.diff(trace_of_place) == 0)
         departures = np.bincount(nearest_cells[:-1][is_move], minlength=len(model.cells))
         is_rare = departures < _FEWEST_DEPARTURES
         is_rare[model.missing if model.missing is not None else int(departures.argmax())] = False

@@ -202,13 +202,13 @@ class Candidate:
             outputs = StreamOutputs(None, (window.window(self.scale),))
         return outputs.bound(chains, self.adversary, chains.ratio_loss(*outputs.ratios, self.adversary).epsilon)
 
-    def assess(self, samples: Sampled, choose: Cut, rng: np.random.Generator) -> Assessment | None:
+    def assess(self, samples: Sampled, target: Cut, rng: np.random.Generator) -> Assessment | None:
         """Assess the symbols on a set, for the state now or for shares; `None` if there are too few windows."""
         assert self.table is not None
         if self.window_ticks is None:
-            return assess_now(self.table, samples.fit, choose, len(samples.test.states), rng)
+            return assess_now(self.table, samples.fit, target, len(samples.test.states), rng)
         length = max(1, self.window_ticks // samples.every)
-        return assess_shares(self.table, samples.fit, choose, length, self.bins, rng)
+        return assess_shares(self.table, samples.fit, target, length, self.bins, rng)
 
 
 def no_candidate(
@@ -519,7 +519,7 @@ class Assessment(NamedTuple):
     judged: int
 
 
-def assess_now(table: NoiseTable, fit: Cut, choose: Cut, stretch_ticks: int, rng: np.random.Generator) -> Assessment:
+def assess_now(table: NoiseTable, fit: Cut, target: Cut, stretch_ticks: int, rng: np.random.Generator) -> Assessment:
     """Find the share of ticks at which the most likely state, given all symbols so far, is wrong.
 
     A subscriber's chain is learned from `fit`. The error `error_95` is the share of wrong states that 95 % of stretches
@@ -528,20 +528,20 @@ def assess_now(table: NoiseTable, fit: Cut, choose: Cut, stretch_ticks: int, rng
     k = table.states
     transition = mean_transitions(*fit, k, pseudocount=1.0)
     start_distribution = stationary_distribution(transition)
-    is_wrong = _wrong_estimates(table, choose, transition, start_distribution, rng)
+    is_wrong = _wrong_estimates(table, target, transition, start_distribution, rng)
     all_wrong = np.concatenate([is_wrong, _wrong_estimates(table, fit, transition, start_distribution, rng)])
     block_errors = [block.mean() for block in np.array_split(all_wrong, _BLOCKS) if len(block)]
     ticks = len(all_wrong) / _BLOCKS
     spread = float(np.std(block_errors, ddof=1)) * math.sqrt(1.0 / len(block_errors) + ticks / max(stretch_ticks, 1))
     error_95 = float(np.mean(block_errors)) + float(stdtrit(len(block_errors) - 1, _CONFIDENCE)) * spread
-    states, error = choose.states[choose.states >= 0], float(is_wrong.mean())
+    states, error = target.states[target.states >= 0], float(is_wrong.mean())
     # The most frequent state of the same set: a guess learned elsewhere would flatter symbols after a drift.
     share_of_others = 1.0 - float(np.bincount(states, minlength=k).max()) / max(len(states), 1)
     return Assessment(error, min(1.0, max(error_95, error)), share_of_others, len(is_wrong))
 
 
 def assess_shares(
-    table: NoiseTable, fit: Cut, choose: Cut, length: int, bins: Bins, rng: np.random.Generator
+    table: NoiseTable, fit: Cut, target: Cut, length: int, bins: Bins, rng: np.random.Generator
 ) -> Assessment | None:
     """Find the errors of shares, over `length` ticks, estimated from symbols; `None` if there are too few windows.
 
@@ -549,7 +549,7 @@ def assess_shares(
     """
     m, inverse_table = table.symbols, np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
     errors, truths = [], []
-    for cut in (fit, choose):
+    for cut in (fit, target):
         shares = true_shares(*cut, length, bins)
         if len(shares.counts) < 2:
             return None

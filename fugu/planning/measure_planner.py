@@ -141,7 +141,7 @@ class Errors(NamedTuple):
 def assess(
     spec: MeasureSpec, worst_set: SetPlan, prior: Floats, *, is_endless: bool, quick: bool
 ) -> tuple[dict[str, Errors], dict[str, str]]:
-    """Compute the errors of mechanisms in a set, and reasons for absences; `is_endless` if the set follows itself."""
+    """Compute the errors of mechanisms in a set, and why errors are missing; an endless set follows itself."""
     values, epsilon, hull, noise = spec.values, spec.epsilon, worst_set.hull, worst_set.noise
     generator = np.random.default_rng(_SEED)
     walk = draw_walk(spec.transition, prior, generator) if is_endless else None

@@ -40,6 +40,7 @@ _MOST_STATES = 1024
 _MOST_DELTA = 0.999
 _LARGEST_RADIUS = 1 << 18
 _SUM_TOLERANCE = 1e-5
+_Changes = tuple[tuple[int, Floats], ...]
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class MeasureSpec:
     notes: tuple[str, ...] = ()
     shows: tuple[int, ...] = ()
     cycle: int = 1
-    changes: tuple[tuple[int, Floats], ...] = ()
+    changes: _Changes = ()
     wording: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -281,7 +282,7 @@ def _parse_shows(shows: Any, state_count: int) -> tuple[int, ...]:
     return tuple(shows)
 
 
-def _parse_changes(fields: dict[str, Any], folder: Path, states: int) -> tuple[int, tuple[tuple[int, Floats], ...]]:
+def _parse_changes(fields: dict[str, Any], folder: Path, state_count: int) -> tuple[int, _Changes]:
     cycle, changes = fields.get("cycle", 1), fields.get("changes", [])
     if type(cycle) is not int or not 1 <= cycle <= MAX_CYCLE:
         raise PlanningError(f"cycle must be a number of ticks from 1 to {MAX_CYCLE}")
@@ -291,7 +292,7 @@ def _parse_changes(fields: dict[str, Any], folder: Path, states: int) -> tuple[i
     )
     if not isinstance(changes, list) or len(changes) > MAX_CHANGES:
         raise error
-    steps, last_tick = [], 0
+    matrices, last_tick = [], 0
     for change in changes:
         if not isinstance(change, dict) or change.keys() != {"tick", "transition"}:
             raise error
@@ -299,8 +300,8 @@ def _parse_changes(fields: dict[str, Any], folder: Path, states: int) -> tuple[i
         if type(tick) is not int or not last_tick < tick < cycle:
             raise error
         last_tick = tick
-        steps.append((tick, _parse_transition(_read_model(change["transition"], folder) or change, states)))
-    return cycle, tuple(steps)
+        matrices.append((tick, _parse_transition(_read_model(change["transition"], folder) or change, state_count)))
+    return cycle, tuple(matrices)
 
 
 def _random_walk(columns: int, rows: int) -> Floats:

@@ -197,10 +197,10 @@ def build_measure_policy(
         raise PlanningError(f"no device can draw such noise: {plan.refused}")
     version, no_end = header_fields["version"], MAX_TICK + 1
     tables = [TimedTable(version, 0, 0, 0, no_end, plan.fallback)]
-    for planned in sorted(plan.sets, key=lambda planned: not planned.repeats):
-        if planned.noise is not None and not planned.fallback and len(tables) <= MAX_TABLES:
-            states, until = set_of(np.flatnonzero(planned.possible)), planned.until or no_end
-            tables.append(TimedTable(version, len(tables), states, planned.first, until, planned.noise))
+    for set_plan in sorted(plan.sets, key=lambda set_plan: not set_plan.repeats):
+        if set_plan.noise is not None and not set_plan.fallback and len(tables) <= MAX_TABLES:
+            states, end_tick = set_of(np.flatnonzero(set_plan.possible)), set_plan.until or no_end
+            tables.append(TimedTable(version, len(tables), states, set_plan.first, end_tick, set_plan.noise))
     fallback_text, *table_texts = (table.text for table in tables)
     document = {
         "format": "fugu/2",

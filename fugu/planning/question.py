@@ -170,7 +170,7 @@ class Question:
         return self.want == "place" or self.cell is not None or (not is_other and place_columns(recording) is not None)
 
     @property
-    def day_parts(self) -> str | None:
+    def profile_zone(self) -> str | None:
         """The time zone of the parts of the day that a profile asks for; `None` for other questions."""
         return (self.blocks.partition("/")[2] or "UTC") if self.want == "profile" else None
 
@@ -451,11 +451,11 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = MOST_TURNS
     first_tick = gap_ticks if baseline_ticks and 3 * gap_ticks <= _MOST_LOST * ticks else 0
     usable_by_turns = {turns: ticks - first_tick - (3 * turns - 1) * gap_ticks for turns in range(1, most_turns + 1)}
     turns = 1
-    for turn_count, usable in usable_by_turns.items():
-        if usable >= (1.0 - _MOST_LOST) * ticks and usable * min(_SHARES) >= _LONG_BLOCK * turn_count:
+    for turn_count, usable_ticks in usable_by_turns.items():
+        if usable_ticks >= (1.0 - _MOST_LOST) * ticks and usable_ticks * min(_SHARES) >= _LONG_BLOCK * turn_count:
             turns = turn_count
-    usable = usable_by_turns[turns]
-    if usable * min(_SHARES) < _LEAST_TICKS:
+    usable_ticks = usable_by_turns[turns]
+    if usable_ticks * min(_SHARES) < _LEAST_TICKS:
         least_ticks = 2 * gap_ticks + round(_LEAST_TICKS / min(_SHARES))
         raise TooShortError(
             f"{ticks} ticks are too few to plan from: three sets that lie {gap_ticks} ticks apart need "
@@ -465,7 +465,7 @@ def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = MOST_TURNS
     blocks: list[list[Ints]] = [[], [], []]
     begin = first_tick
     for set_blocks, share in [*zip(blocks, _SHARES, strict=True)] * turns:
-        end = begin + int(usable / turns * share)
+        end = begin + int(usable_ticks / turns * share)
         set_blocks.append(np.arange(begin, end, dtype=np.int64))
         begin = end + gap_ticks
     parts = []

@@ -252,9 +252,9 @@ def releases_of(
             continue
         scale = float(Fraction(window.scale))
         releases.append(Release(f"{window.kind} {window.name}", scale, windows_bound.epsilon(1), window_counts))
-        if symbols is not None and (redrawn := draw_counts(window)) is not None:
+        if symbols is not None and (redrawn_counts := draw_counts(window)) is not None:
             releases.append(
-                Release(f"symbols, {window.name}", scale, tick_epsilon, replace(redrawn, symbol_outputs=symbols))
+                Release(f"symbols, {window.name}", scale, tick_epsilon, replace(redrawn_counts, symbol_outputs=symbols))
             )
     return releases
 
@@ -275,10 +275,10 @@ class Released(NamedTuple):
         """
         known_states = known_ticks(self.states, known_one_in)
         attack_outputs = partial(attack, self.states, self.segments, known_states=known_states)
-        for (name, noise, epsilon, outputs), *redrawn in zip(self.releases, *self.redraws, strict=True):
+        for (name, noise, epsilon, outputs), *redraws in zip(self.releases, *self.redraws, strict=True):
             attacks = attack_outputs(outputs, epsilon)
             learner_attacks = (
-                attack_outputs(release.outputs, epsilon, attackers=learners(release.outputs)) for release in redrawn
+                attack_outputs(release.outputs, epsilon, attackers=learners(release.outputs)) for release in redraws
             )
             furthest_learners = filter(None, map(furthest_learner, (attacks, *learner_attacks)))
             yield Trial(self.source, name, noise, epsilon, attacks, tuple(furthest_learners))

@@ -110,26 +110,25 @@ def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
         raise PlanningError(f"shares are {len(model.streams)} numbers above 0, got {', '.join(map(str, shares))}")
     if not 0.0 < request.epsilon < math.inf:
         raise PlanningError(f"epsilon must be a finite number above 0, got {request.epsilon:g}")
-    parts = [share / max(shares) for share in shares]
     class_of = joint_class(model, request.known, request.names, request.period_seconds)
 
-    stretch = request.stretch_ticks
+    def divide(rate: float) -> list[float]:
+        return [share / max(shares) * rate for share in shares]
 
-    def bound(rates: Sequence[float]) -> StretchBound:
-        return _bound(class_of(rates), request.adversary)
+    def epsilon_of(rates: Sequence[float]) -> float:
+        return _bound(class_of(rates), request.adversary).epsilon(request.stretch_ticks)
 
-    largest_rate = _largest_rate(lambda rate: bound([part * rate for part in parts]).epsilon(stretch), request.epsilon)
-    chains = class_of([part * largest_rate for part in parts])
+    chains = class_of(divide(_largest_rate(lambda rate: epsilon_of(divide(rate)), request.epsilon)))
     lone_rates = [_rate_alone(request, i) for i in range(len(shares))]
     streams = tuple(_plan_stream(request, chains, i, lone_rates[i], ticks) for i in range(len(shares)))
-    apart = None
+    epsilon_apart = None
     if None not in lone_rates:
         try:
-            apart = bound([rate for rate in lone_rates if rate is not None]).epsilon(stretch)
+            epsilon_apart = epsilon_of([rate for rate in lone_rates if rate is not None])
         except GuaranteeError:
-            apart = math.inf
+            epsilon_apart = math.inf
     loss = chains.joint_loss(request.adversary)
-    return StreamsPlan(request, chains, loss, streams, apart, _bound(chains, request.adversary))
+    return StreamsPlan(request, chains, loss, streams, epsilon_apart, _bound(chains, request.adversary))
 
 
 def _bound(chains: JointChains, adversary: Adversary, tick_loss: Loss | None = None) -> StretchBound:

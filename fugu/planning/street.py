@@ -311,9 +311,9 @@ def _size_errors(
         {day for home_days in date_days for day in home_days} or {day for home in homes for day, _ in home.days}
     )
     dates = dates if len(dates) <= _MOST_DATES else sorted(dates[i] for i in rng.permutation(len(dates))[:_MOST_DATES])
-    workday = np.array([_is_workday(day) for day in dates])
+    is_workday = np.array([_is_workday(day) for day in dates])
     averages_of = partial(_date_averages, date_days) if date_days else partial(_kind_averages, homes)
-    draws = [_guess_errors(averages_of(dates, turnout, rng), workday) for _ in range(_DRAWS)]
+    draws = [_guess_errors(averages_of(dates, turnout, rng), is_workday) for _ in range(_DRAWS)]
     # A share is the difference of two numbers of NB(1/m, p), for m honest homes; n shares add up to NB(n/m, p).
     plus, minus = rng.negative_binomial(turnout / (honest_share * home_count), -math.expm1(-float(rate)), (2, _NOISES))
     noise = float(np.abs(plus - minus).mean() / (length * turnout))
@@ -342,11 +342,11 @@ def _kind_averages(homes: Sequence[Home], dates: Sequence[date], turnout: int, r
     return np.array([rng.choice(shares[kind], size=turnout).mean(axis=0) for kind in kinds])
 
 
-def _guess_errors(truth: Floats, workday: NDArray[np.bool_]) -> tuple[float, float]:
+def _guess_errors(truth: Floats, is_workday: NDArray[np.bool_]) -> tuple[float, float]:
     """Errors of the best constant, and of the habit; NaN for the habit if no kind of weekday has two days."""
     errors = []
     for kind in (True, False):
-        averages = truth[workday == kind]
+        averages = truth[is_workday == kind]
         if len(averages) > 1:
             errors.append(np.abs((averages.sum(axis=0) - averages) / (len(averages) - 1) - averages).ravel())
     habit_error = float(np.concatenate(errors).mean()) if errors else math.nan

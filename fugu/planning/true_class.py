@@ -98,7 +98,7 @@ def true_class(
     segments: Ints,
     chains: CoveringChains,
     epsilon: float,
-    draw: DrawOutputs,
+    draw_outputs: DrawOutputs,
     generator: np.random.Generator,
     *,
     most_steps: int = _MOST_STEPS,
@@ -111,7 +111,7 @@ def true_class(
     steps: list[Step] = []
     try:
         while len(steps) < most_steps:
-            if (outputs := draw(chains, generator)) is None:
+            if (outputs := draw_outputs(chains, generator)) is None:
                 return TrueClass(None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
             steps.append(Step(chains, _attack_outputs(states, segments, outputs, epsilon)))
             if steps[-1].passed:
@@ -135,7 +135,7 @@ def attack_model(
     """
     shows = np.array(model.shows, dtype=np.int64)
 
-    def draw_one(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
+    def draw_single(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
         symbol_outputs = draw_symbols(states, epsilon, chains, generator)
         if chains.states > 2:
             return (symbol_outputs,)
@@ -144,7 +144,7 @@ def attack_model(
             states, segments, min(_WINDOW_TICKS, states.size // 20), scale, ((1,),), generator, k=2
         )
 
-    def draw_all(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+    def draw_joint(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         rate = ChainAccountant(chains).allowance(epsilon, "universal") / len(model.streams)
         symbols, emission = np.zeros(states.size, dtype=np.int64), np.ones((len(shows), 1))
         for column, stream in zip(shows.T, model.streams, strict=True):
@@ -153,7 +153,7 @@ def attack_model(
             emission = (emission[:, :, None] * output.emission[column][:, None, :]).reshape(len(shows), -1)
         return SymbolOutputs(symbols, emission)
 
-    draw: DrawOutputs = draw_one if len(model.streams) == 1 else draw_all
+    draw: DrawOutputs = draw_single if len(model.streams) == 1 else draw_joint
     assert model.chains is not None
     attacked_class = true_class(states, segments, model.chains, epsilon, draw, generator)
     attacked: AttackedModel | None = None

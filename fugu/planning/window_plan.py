@@ -95,11 +95,11 @@ class JointPlan(NamedTuple):
 
 
 def symbol_plan(
-    chains: ChainClass, epsilon: float, adversary: Adversary, ticks: int, objective: Objective = "information"
+    chains: ChainClass, epsilon: float, adversary: Adversary, stretch_ticks: int, objective: Objective = "information"
 ) -> JointPlan:
-    """Plan one symbol per tick, with epsilon about `ticks` in a row. FuguError: no noise is enough."""
-    guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=ticks)
-    calibration = calibrate(chains, epsilon, adversary, objective, stretch_ticks=ticks, slack=True)
+    """Plan one symbol per tick, with epsilon about `stretch_ticks` in a row. FuguError: no noise is enough."""
+    guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=stretch_ticks)
+    calibration = calibrate(chains, epsilon, adversary, objective, stretch_ticks=stretch_ticks, slack=True)
     return JointPlan(chains, guarantee, calibration.table, (), calibration.loss, None)
 
 
@@ -197,7 +197,7 @@ def _scaled_windows(
     mechanism: Composing,
 ) -> tuple[Window, ...]:
     """Give windows the noise of their rates, with as little more as the device's check needs."""
-    factor, step = _INWARD_FACTOR, 1e-9
+    factor, factor_step = _INWARD_FACTOR, 1e-9
     for _ in range(_TRIES):
         scaled_windows = tuple(
             window.window(lawful_scale(window.unit_rate / rate * factor), mechanism)
@@ -206,7 +206,7 @@ def _scaled_windows(
         try:
             check_outputs(chains, StreamOutputs(None, scaled_windows), guarantee)
         except GuaranteeError:
-            factor, step = factor + step, 2.0 * step
+            factor, factor_step = factor + factor_step, 2.0 * factor_step
         else:
             return scaled_windows
     raise PlanningError(f"no noise keeps epsilon {guarantee.epsilon:g} for such chains")

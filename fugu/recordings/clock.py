@@ -246,8 +246,8 @@ def _date_clock(
 
 def _split_at_space(cells: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """Split cells at their first space: return the texts before and after it."""
-    days, _, moments = zip(*map(str.partition, cells, repeat(" ")), strict=True)
-    return days, moments
+    dates, _, day_times = zip(*map(str.partition, cells, repeat(" ")), strict=True)
+    return dates, day_times
 
 
 def _midnight(match: re.Match[str] | None, order: str) -> float:
@@ -271,26 +271,26 @@ def _seconds_of_day(day_time: str) -> float:
     return seconds if minute < 60 and second < 60 and seconds <= _DAY_SECONDS else math.nan
 
 
-def _unix_times(local: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
+def _unix_times(local_times: Floats, zone: ZoneInfo | None) -> tuple[Floats, int]:
     """Convert local times (n,) to Unix times. Return the Unix times, and the number of rows in hours that come twice.
 
     By their order such rows belong to the hour's first occurrence until local time goes back within the hour. Files
     with the newest row first are taken from their end. Of two equal times the later is the second, if steps are as long
     as what comes twice. Times of other millennia, as of 9999, stay as they are.
     """
-    is_set = np.abs(local) < _SECONDS / 2.0
+    is_set = np.abs(local_times) < _SECONDS / 2.0
     if zone is None or not is_set.any():
-        return local, 0
-    minutes, inverse = np.unique(np.floor(local[is_set] / 60.0), return_inverse=True)  # an offset changes at a minute
+        return local_times, 0
+    minutes, minute_index = np.unique(np.floor(local_times[is_set] / 60.0), return_inverse=True)  # an offset a minute
     dates = [(_EPOCH + timedelta(minutes=minute)).replace(tzinfo=zone) for minute in minutes.tolist()]
-    times, fold_delays = local.copy(), np.zeros(len(local))
-    steps = np.diff(local[is_set], prepend=local[is_set][:1])
+    times, fold_delays = local_times.copy(), np.zeros(len(local_times))
+    steps = np.diff(local_times[is_set], prepend=local_times[is_set][:1])
     first_offsets, second_offsets = (
         np.array([(date.replace(fold=fold).utcoffset() or timedelta()).total_seconds() for date in dates])
         for fold in (0, 1)
     )
-    times[is_set] -= first_offsets[inverse.reshape(-1)]
-    fold_delays[is_set] = np.maximum(first_offsets - second_offsets, 0.0)[inverse.reshape(-1)]
+    times[is_set] -= first_offsets[minute_index.reshape(-1)]
+    fold_delays[is_set] = np.maximum(first_offsets - second_offsets, 0.0)[minute_index.reshape(-1)]
     repeated_rows = np.flatnonzero(fold_delays)
     slack = 1.0 if np.median(np.abs(steps)) < fold_delays.max() else -1.0
     is_second, previous_time = False, -math.inf

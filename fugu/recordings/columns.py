@@ -201,8 +201,7 @@ def select_rows(table: Table, options: ReadOptions) -> tuple[Table, ChosenCells]
     """
     row_filter = dict(options.only)
     if options.column is not None and options.column not in table.columns:
-        keys = (key for key in (*table.keys, *table.columns) if options.column in table.columns.get(key, ()))
-        key = next(keys, None)
+        key = next((key for key in (*table.keys, *table.columns) if options.column in table.columns.get(key, ())), None)
         if key is None or not (key in table.keys or _KEY.fullmatch(_plain_name(key))):
             raise column_missing(table, options.column)
         row_filter[key] = options.column

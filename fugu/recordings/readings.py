@@ -210,9 +210,9 @@ def _interpret(recording: Table, options: ReadOptions) -> Readings:
     time = time_of(table, options.time)
     time_columns = () if time is None else time.columns
     column = readings_column(table, options.column, (*time_columns, *table.keys))
-    if time is not None and (empty := _empty_rows(time.cells, table.columns[column])):
-        notes = (*table.notes, f"{len(empty)} rows without a time and a reading: left out")
-        table = table.without_rows(empty)._replace(plain=False, notes=notes)
+    if time is not None and (empty_rows := _empty_rows(time.cells, table.columns[column])):
+        notes = (*table.notes, f"{len(empty_rows)} rows without a time and a reading: left out")
+        table = table.without_rows(empty_rows)._replace(plain=False, notes=notes)
         time = time_of(table, options.time)
         assert time is not None
     row_parts = _part_numbers(table)

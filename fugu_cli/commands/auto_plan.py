@@ -206,7 +206,7 @@ def _shorter_baseline(baseline_ticks: int, options: AutoOptions) -> Iterator[Aut
 
 def reading_options(options: RecordingOptions, question: Question) -> ReadOptions:
     """Return the options by which a recording is read for a question; UsageError if one cannot be parsed."""
-    return read_options(**options.texts(), day_parts=question.day_parts)
+    return read_options(**options.texts(), day_parts=question.profile_zone)
 
 
 def question_asked(options: AutoOptions) -> Question:
