@@ -153,7 +153,7 @@ def compare_with_highs(chain: MarkovChain) -> None:
     """Time a step of the accountant, for all pairs of states, beside linear programmes for a few of them."""
     leakage = EndlessLeakage(chain.transition)
     rate = (1.0 - np.eye(chain.states)) / STEP_SCALE
-    bounds = close_bounds(rate + leakage.ignorant(rate))
+    bounds = close_bounds(rate + leakage.ignorant_leakage(rate))
     pairs = chain.states * (chain.states - 1)
     own = timed(lambda: float(step(chain.transition, leakage.blocks[0][2], bounds).max()))
     numbers = step(chain.transition, leakage.blocks[0][2], bounds)

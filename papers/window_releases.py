@@ -142,7 +142,7 @@ def own_loss(request: WindowRequest, members: tuple[MarkovChain, ...], release: 
         raise ChainClassError("entry guarantees nothing for correlated readings")
     if mechanism == "chain":
         rates = charges([release], release.last)
-        return ChainAccountant(request.accounted).schedule_loss(rates, "ignorant").epsilon
+        return ChainAccountant(request.chains_with_start).schedule_loss(rates, "ignorant").epsilon
     if mechanism == "mqm-exact" and members:
         return float(quilt_accountant(members, charges([release], release.last)).max())
     chains = request.chains

@@ -245,7 +245,7 @@ def _combine_messages(
 
 @kernel
 def _smooth_small(inputs: _Inputs, starts: Ints, unit_message: Message, marginals: Floats) -> int:
-    """Smooth sequences with k = 2, 3 or 4. Return the position of impossible evidence, or -1."""
+    """Smooth sequences, k = 2, 3 or 4, by messages `a` forward and `b` backward. Return a bad position, or -1."""
     for sequence in range(starts.size - 1):
         start, end = starts[sequence], starts[sequence + 1]
         if start == end:

@@ -185,10 +185,10 @@ def read_chains(text: str | bytes) -> tuple[MarkovChain, ...]:
         document = json.loads(text)
     except (ValueError, RecursionError):
         raise ChainClassError("a chain file must be JSON") from None
-    members = document.get("chains", [document]) if isinstance(document, dict) else None
-    if not isinstance(members, list) or not members or not all(isinstance(member, dict) for member in members):
+    entries = document.get("chains", [document]) if isinstance(document, dict) else None
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise ChainClassError('a chain file needs "transition" and "initial", or "chains": a list of such')
-    chains = tuple(_read_chain(member) for member in members)
+    chains = tuple(_read_chain(entry) for entry in entries)
     if len({chain.states for chain in chains}) != 1:
         raise ChainClassError("the chains of a class need the same number of states")
     return chains

@@ -110,15 +110,15 @@ def wasserstein_symbols(
         ChainClassError: no initial distribution, chances that do not fit, or a window that is too long for the exact
             distribution, which takes some seconds at most.
     """
-    ticks = _symbol_ticks(hits, denominator, is_observed)
-    return _worst_bound(chains, ticks, _MOST_SYMBOL_BYTES)
+    tick_adds = _symbol_ticks(hits, denominator, is_observed)
+    return _worst_bound(chains, tick_adds, _MOST_SYMBOL_BYTES)
 
 
 def check_symbols(chains: tuple[MarkovChain, ...], hits: Sequence[int], denominator: int, length: int) -> None:
     """Raise ChainClassError if `wasserstein_symbols` would refuse a window with a symbol at every tick."""
-    ticks = _symbol_ticks(hits, denominator, [True] * length)
+    tick_adds = _symbol_ticks(hits, denominator, [True] * length)
     for chain in chains:
-        _IntegerChain.of(chain).size(ticks, _MOST_SYMBOL_BYTES)
+        _IntegerChain.of(chain).coefficient_bytes(tick_adds, _MOST_SYMBOL_BYTES)
 
 
 def _symbol_ticks(hits: Sequence[int], denominator: int, is_observed: Sequence[bool]) -> list[_Adds]:
@@ -130,16 +130,16 @@ def _symbol_ticks(hits: Sequence[int], denominator: int, is_observed: Sequence[b
     return [symbol_adds if has_symbol else nothing_adds for has_symbol in is_observed]
 
 
-def _worst_bound(chains: tuple[MarkovChain, ...], ticks: Sequence[_Adds], max_bytes: int) -> WassersteinBound:
+def _worst_bound(chains: tuple[MarkovChain, ...], tick_adds: Sequence[_Adds], max_bytes: int) -> WassersteinBound:
     worst_bound = WassersteinBound(Fraction(0), 1, (0, 0), 0)
     for index, chain in enumerate(chains):
         if chain.initial is None:
             raise ChainClassError(
                 "the Wasserstein mechanism needs an initial distribution: for all of them, use MQMExact"
             )
-        if chain.states != len(ticks[0]):
-            raise ChainClassError(f"{chain.states} states need as many weights, got {len(ticks[0])}")
-        for node, distributions in enumerate(_sums_by_node(chain, ticks, max_bytes), 1):
+        if chain.states != len(tick_adds[0]):
+            raise ChainClassError(f"{chain.states} states need as many weights, got {len(tick_adds[0])}")
+        for node, distributions in enumerate(_sums_by_node(chain, tick_adds, max_bytes), 1):
             for (a, distribution), (b, other_distribution) in permutations(distributions.items(), 2):
                 distance = Fraction(_upward_distance(distribution, other_distribution))
                 if distance > worst_bound.distance:
@@ -201,35 +201,36 @@ class _IntegerChain(NamedTuple):
         scale = math.lcm(*(row_sum for _, row_sum in weighted_rows))
         return cls(initial, start, [[p * (scale // row_sum) for p in row] for row, row_sum in weighted_rows], scale)
 
-    def size(self, ticks: Sequence[_Adds], max_bytes: int) -> int:
+    def coefficient_bytes(self, tick_adds: Sequence[_Adds], max_bytes: int) -> int:
         """Return the bytes that one coefficient of the sum takes. ChainClassError if all do not fit."""
-        product = math.prod(max(sum(weight for _, weight in distribution) for distribution in tick) for tick in ticks)
-        size: int = (self.start * self.scale ** len(ticks) * product).bit_length() // 8 + 1
-        terms = sum(max(power for distribution in tick for power, _ in distribution) for tick in ticks) + 1
-        if len(self.initial) * len(ticks) * terms * size > max_bytes:
+        product = math.prod(max(sum(n for _, n in distribution) for distribution in adds) for adds in tick_adds)
+        size: int = (self.start * self.scale ** len(tick_adds) * product).bit_length() // 8 + 1
+        terms = sum(max(power for distribution in adds for power, _ in distribution) for adds in tick_adds) + 1
+        if len(self.initial) * len(tick_adds) * terms * size > max_bytes:
             raise ChainClassError(_TOO_LONG)
         return size
 
 
-def _sums_by_node(chain: MarkovChain, ticks: Sequence[_Adds], max_bytes: int) -> Iterable[dict[int, Distribution]]:
+def _sums_by_node(chain: MarkovChain, tick_adds: Sequence[_Adds], max_bytes: int) -> Iterable[dict[int, Distribution]]:
     """Yield for each node the distribution of the sum over all ticks, given each possible state of the node.
 
     A polynomial sum of c_s z^s is held as its value at z = 256^size, an integer with room for every coefficient.
     """
     initial, _, transition, _ = integer_chain = _IntegerChain.of(chain)
-    k, length, width = len(initial), len(ticks), integer_chain.size(ticks, max_bytes)
+    k, length, width = len(initial), len(tick_adds), integer_chain.coefficient_bytes(tick_adds, max_bytes)
 
     def extend(value: int, distribution: Sequence[tuple[int, int]]) -> int:
         return sum((value if weight == 1 else value * weight) << (8 * width * power) for power, weight in distribution)
 
     suffixes = [[1] * k]
-    for tick in reversed(ticks[1:]):
+    for tick in reversed(tick_adds[1:]):
         sums = [extend(value, tick[y]) for y, value in enumerate(suffixes[-1])]
         suffixes.append([sum(transition[x][y] * sums[y] for y in range(k) if transition[x][y]) for x in range(k)])
-    prefixes = [extend(initial[x], ticks[0][x]) for x in range(k)]
+    prefixes = [extend(initial[x], tick_adds[0][x]) for x in range(k)]
     for node in range(length):
         if node:
-            prefixes = [extend(sum(prefixes[x] * transition[x][y] for x in range(k)), ticks[node][y]) for y in range(k)]
+            sums = [sum(prefixes[x] * transition[x][y] for x in range(k)) for y in range(k)]
+            prefixes = [extend(sums[y], tick_adds[node][y]) for y in range(k)]
         yield {x: _coefficients(prefixes[x] * suffixes[length - 1 - node][x], width) for x in range(k) if prefixes[x]}
 
 

@@ -130,12 +130,12 @@ class WindowRequest:
                 raise ChainClassError(f"states to count are some of 0 to {k - 1}, got {list(self.states)}")
 
     @property
-    def life(self) -> int | None:
+    def dependent_ticks(self) -> int | None:
         """The most released ticks that depend on one another, `None` for no end. Fewer ticks lose no more."""
         return min((ticks for ticks in (self.length, self.segments) if ticks is not None), default=None)
 
     @property
-    def accounted(self) -> Chains:
+    def chains_with_start(self) -> Chains:
         """The class with the start that the guarantee covers, for the chain accountant."""
         return with_start(self.chains, self.start)
 
@@ -192,14 +192,14 @@ def least_noise(request: WindowRequest) -> WindowNoise:
 
 
 def _chain_noise(request: WindowRequest) -> tuple[float, str, bool]:
-    accountant = ChainAccountant(request.accounted)
-    rate = accountant.allowance(request.epsilon, request.adversary, request.life)
-    bound = accountant.loss(rate, request.adversary, request.life).bound
+    accountant = ChainAccountant(request.chains_with_start)
+    rate = accountant.allowance(request.epsilon, request.adversary, request.dependent_ticks)
+    bound = accountant.loss(rate, request.adversary, request.dependent_ticks).bound
     return request.sensitivity / rate, f"{bound}; {rate:.6g} nats a tick", request.length is None
 
 
 def _quilt_noise(scale_of: Callable[..., QuiltScale], request: WindowRequest) -> tuple[float, str, bool]:
-    quilt_scale = scale_of(known_chains(request.chains, request.start), request.life, request.epsilon)
+    quilt_scale = scale_of(known_chains(request.chains, request.start), request.dependent_ticks, request.epsilon)
     a, b = quilt_scale.quilt
     width_words = [f"{a} before" * (a is not None), f"{b} after" * (b is not None)]
     quilt_words = " and ".join(width for width in width_words if width) or "none: the whole window"
@@ -226,7 +226,7 @@ def _wasserstein_noise(request: WindowRequest) -> tuple[float, str, bool]:
 
 
 def _group_noise(request: WindowRequest) -> tuple[float, str, bool]:
-    length = _required_length(request.life)
+    length = _required_length(request.dependent_ticks)
     scale = group_dp_scale(length, request.epsilon, sensitivity=request.sensitivity)
     return scale, f"all {length} ticks are one secret", request.length is None
 
@@ -259,7 +259,9 @@ def _noise_start(request: WindowRequest, mechanism: Mechanism) -> Covered:
     """Return the starts that a mechanism's noise covers, which may be more than the request's."""
     if mechanism in ("mqm-approx", "group", "entry") or request.adversary == "universal":
         return "any"
-    return covered_start(request.accounted if mechanism == "chain" else known_chains(request.chains, request.start))
+    return covered_start(
+        request.chains_with_start if mechanism == "chain" else known_chains(request.chains, request.start)
+    )
 
 
 def _required_length(length: int | None) -> int:
@@ -292,17 +294,17 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     scale = lawful_scale(noise.scale)
     device_class = None
     if noise.composes and request.segments is None:  # no device can check segments
-        device_class = declared_class(request.accounted, request.adversary)
+        device_class = declared_class(request.chains_with_start, request.adversary)
     accepted_scale = scale if device_class is None else _raise_scale(scale, request, device_class)
     rate = request.sensitivity / float(accepted_scale) * (1.0 + 2.0**-50)
-    chains = request.accounted
+    chains = request.chains_with_start
     accountant = ChainAccountant(chains)
     try:
-        tick_loss = accountant.loss(rate, request.adversary, request.life).epsilon
+        tick_loss = accountant.loss(rate, request.adversary, request.dependent_ticks).epsilon
     except ChainClassError:
         tick_loss = math.inf
     # in a stream that ends, past and future leak differently
-    symmetric = request.life is None and class_of(chains).has_equal_leakages(request.adversary)
+    symmetric = request.dependent_ticks is None and class_of(chains).has_equal_leakages(request.adversary)
     bound = StretchBound(tick_loss, 1, rate, equal_leakages=symmetric, known_elsewhere=request.adversary != "ignorant")
     rows = bound.rows(period_us)
     if (length := request.length) is not None:
@@ -390,7 +392,7 @@ def charges(releases: Sequence[WindowRelease], length: int) -> Floats:
 def shift_to_front(request: WindowRequest, releases: Sequence[AnyRelease]) -> tuple[AnyRelease, ...]:
     """Shift windows so that the first begins at tick 1, if the class is stationary or has chains that change."""
     shift = min(release.first for release in releases) - 1
-    if covered_start(request.accounted) != "stationary" and not class_of(request.chains).changes:
+    if covered_start(request.chains_with_start) != "stationary" and not class_of(request.chains).changes:
         return tuple(releases)
     return tuple(replace(release, first=release.first - shift) for release in releases)
 
@@ -410,7 +412,7 @@ def joint_losses(request: WindowRequest, releases: Sequence[WindowRelease]) -> l
     tick_charges = charges(moved_releases, length)
 
     def chain_bound(adversary: Adversary) -> tuple[float, str]:
-        loss = ChainAccountant(request.accounted).schedule_loss(tick_charges, adversary)
+        loss = ChainAccountant(request.chains_with_start).schedule_loss(tick_charges, adversary)
         return loss.epsilon, loss.bound
 
     def quilt_bound() -> tuple[float, str]:

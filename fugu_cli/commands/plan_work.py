@@ -416,7 +416,7 @@ def window_loss(release_texts: list[str], chains: ChainOptions, start: str | Non
     releases = [_read_release(release_text) for release_text in release_texts]
     chain_class, _, notes, warnings = declared_chains(chains)
     request = WindowRequest(chain_class, 1.0, None, "count", "ignorant", start=chosen_start(start))
-    accounted_start = covered_start(request.accounted)
+    accounted_start = covered_start(request.chains_with_start)
     with working("adding up"):
         losses = joint_losses(request, releases)
     return releases_loss(releases, accounted_start, losses, notes).with_lines((), warnings)

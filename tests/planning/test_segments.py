@@ -59,9 +59,9 @@ def test_a_segment_without_end_is_the_plan_without_segments() -> None:
         assert plan_noise(cut, mechanism, None).noise.scale == pytest.approx(
             plan_noise(whole, mechanism, None).noise.scale
         )
-    assert (cut.life, whole.life) == (10_000, None)
+    assert (cut.dependent_ticks, whole.dependent_ticks) == (10_000, None)
     request = WindowRequest(whole.chains, 1.0, 30, "count", "ignorant", segments=10)
-    assert request.life == 10
+    assert request.dependent_ticks == 10
     assert not plan_noise(request, "chain", None).noise.composes
     with pytest.raises(ChainClassError, match="plan each segment"):
         plan_noise(request, "wasserstein", None)

@@ -145,7 +145,7 @@ class EndlessLeakage:
         self._extend_quilts(float(rate.max()))
         return _least_bound(np.arange(len(self.quilts)) * rate.max(), self.quilts, self.largest_entries)
 
-    def ignorant(self, rate: Floats) -> Floats:
+    def ignorant_leakage(self, rate: Floats) -> Floats:
         """Return the leakage (k, k) to an adversary who knows no state: the least of all bounds, infinite without any.
 
         The per-tick loss `rate` (k, k) is 0 on the diagonal.
@@ -154,10 +154,10 @@ class EndlessLeakage:
             return self.descend(rate, np.minimum(self.quilt_bound(rate), self._limit(rate)))
         return self.descend(rate, self.quick_bound(rate)) if self.states <= _MOST_TRANSPORT else self.quick_bound(rate)
 
-    def against(self, rate: Floats, adversary: Adversary) -> Floats:
-        """Return the leakage (k, k) to the ignorant or the informed adversary, at a rate as for `ignorant`."""
-        bound = self.ignorant(rate)
-        return self.informed(rate, bound) if adversary == "informed" else bound
+    def leakage_against(self, rate: Floats, adversary: Adversary) -> Floats:
+        """Return the leakage (k, k) to the ignorant or the informed adversary, at a rate as for `ignorant_leakage`."""
+        bound = self.ignorant_leakage(rate)
+        return self.informed_leakage(rate, bound) if adversary == "informed" else bound
 
     def quick_bound(self, rate: Floats) -> Floats:
         """Bound the leakage to the ignorant adversary without the recursion: by quilts and the hockey-stick bound."""
@@ -194,7 +194,7 @@ class EndlessLeakage:
         return self.certify(leakage, lambda bound: self.earlier_leakage(rate + bound), raise_shape)
 
     def certify(self, candidate: Floats, next_bound: Step, raise_shape: Floats | float = 0.0) -> Floats:
-        """Raise a candidate bound until one more step does not exceed it, for each pair by 1 plus its shape.
+        """Raise a candidate bound, each pair in proportion to 1 + `raise_shape`, until a step does not exceed it.
 
         Returns infinity without success. The proof is an induction from 0, so a bound is at least 0: an empty cone
         would certify itself.
@@ -240,7 +240,7 @@ class EndlessLeakage:
                 bound = min(bound, inner_loss + _hockey_root(matrix, order, rate, inner_loss, high_log))
         return bound
 
-    def informed(self, rate: Floats, ignorant_leakage: Floats) -> Floats:
+    def informed_leakage(self, rate: Floats, ignorant_leakage: Floats) -> Floats:
         """Return the leakage to an adversary who may know true states of that direction, from that to an ignorant one.
 
         With the nearest known state c beyond s unknown ticks, the kernel is the bridge K_s[a,b] = P[a,b]

@@ -183,7 +183,7 @@ class _Member:
         if not self.chain.is_stationary:
             return self._endless_from_start(rate, adversary)
         rate = rate[np.ix_(self._support, self._support)]
-        leakages = [direction.against(rate, adversary) for direction in (self._future, self._past)]
+        leakages = [direction.leakage_against(rate, adversary) for direction in (self._future, self._past)]
         return _round_up(self._largest_total(rate, *leakages)), self._bound_name(rate, leakages[0], adversary)
 
     def quick_bound(self, rate: Floats) -> float:
@@ -200,8 +200,8 @@ class _Member:
         if stationary is None:
             raise ChainClassError("an endless stream with this start needs a chain that visits all its states for ever")
         distribution, kernel, order = stationary
-        future = self._future.ignorant(rate)
-        past_limit = self._past.ignorant(rate)
+        future_leakage = self._future.ignorant_leakage(rate)
+        past_limit = self._past.ignorant_leakage(rate)
         off_diagonal = 1.0 - np.eye(len(distribution))
         ticks = 64
         error = reversal_error(len(distribution))
@@ -223,12 +223,12 @@ class _Member:
             np.maximum(leakages[-1], past_limit),
             lambda bound: step(kernel, order, rate + bound + start_term) + reversal_term,
         )
-        loss_over_start = float((rate + future + leakages.max(axis=0)).max())
-        past = np.maximum(leakages.max(axis=0), tail_leakage)
+        loss_over_start = float((rate + future_leakage + leakages.max(axis=0)).max())
+        past_leakage = np.maximum(leakages.max(axis=0), tail_leakage)
         if adversary == "informed":
-            past = np.maximum(past, self._past.informed(rate, past_limit))
-            future = self._future.informed(rate, future)
-        epsilon, bound_name = float((rate + future + past).max()), _recursion_name(self.chain)
+            past_leakage = np.maximum(past_leakage, self._past.informed_leakage(rate, past_limit))
+            future_leakage = self._future.informed_leakage(rate, future_leakage)
+        epsilon, bound_name = float((rate + future_leakage + past_leakage).max()), _recursion_name(self.chain)
         # The tail bounds all later ticks at once, and no tick need reach it.
         is_tight = loss_over_start >= epsilon * (1.0 - _TIGHT)
         return _round_up(epsilon), bound_name if is_tight else "forgotten-start bound"

@@ -217,7 +217,7 @@ def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> f
         return None
     future = _leakage(chain.transition, rate, adversary)
     if future is None:
-        future = EndlessLeakage(chain.transition).against(rate, adversary)
+        future = EndlessLeakage(chain.transition).leakage_against(rate, adversary)
     return float((rate + future).max() + past) * (1.0 + LOGARITHM)
 
 
@@ -248,7 +248,7 @@ def _leakage(transition: Floats, rate: Floats, adversary: Adversary) -> Floats |
     if bound is None or adversary == "ignorant":
         return bound
     # quilts cover the bridges of many states; the result is at least the ignorant adversary's leakage
-    informed = leakage.informed(rate, bound)
+    informed = leakage.informed_leakage(rate, bound)
     return informed if np.all(np.isfinite(informed)) else None
 
 

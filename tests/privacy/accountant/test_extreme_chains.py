@@ -197,9 +197,9 @@ def test_a_cycle_leaves_the_informed_without_a_bound_and_no_calculation_without_
     rate = 2.0 * (1.0 - np.eye(2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ignorant = leakage.ignorant(rate)
+        ignorant = leakage.ignorant_leakage(rate)
         assert np.isinf(ignorant).sum() == 2
-        assert np.isinf(leakage.informed(rate, ignorant)).sum() == 2
+        assert np.isinf(leakage.informed_leakage(rate, ignorant)).sum() == 2
         cycle = MarkovChain.stationary(np.roll(np.eye(2), 1, axis=1))
         for adversary in ("ignorant", "informed", "universal"):
             assert ChainAccountant((cycle,)).loss(2.0, adversary).epsilon == math.inf

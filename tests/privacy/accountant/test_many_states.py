@@ -150,7 +150,7 @@ def test_a_side_of_many_states_is_above_the_exact_recursion_and_near(kind: str) 
     """Which begins below, and takes the least of quilts and of exact steps of one tick and of blocks."""
     rate = 0.2 * (1.0 - np.eye(14))
     leakage = EndlessLeakage(chain_of(kind, 14).transition)
-    limit, recursion = leakage.ignorant(rate), np.zeros((14, 14))
+    limit, recursion = leakage.ignorant_leakage(rate), np.zeros((14, 14))
     for _ in range(10):
         bounds, recursion = close_bounds(rate + recursion), leakage.quick_bound(rate)
         for ticks, matrix, _ in leakage.blocks:
@@ -171,9 +171,9 @@ def test_a_side_is_the_same_whatever_was_asked_before() -> None:
     transition = chain_of("sticky", 14).transition
     fresh, used = EndlessLeakage(transition), EndlessLeakage(transition)
     few = (1.0 - np.eye(14)) * 0.5
-    used.ignorant(few * 1e-3)
+    used.ignorant_leakage(few * 1e-3)
     assert len(used.quilts) > len(EndlessLeakage(transition).quilts)
-    assert np.array_equal(fresh.ignorant(few), used.ignorant(few))
+    assert np.array_equal(fresh.ignorant_leakage(few), used.ignorant_leakage(few))
 
 
 @pytest.mark.long
