@@ -70,7 +70,7 @@ class Finding(NamedTuple):
 
 
 class When(NamedTuple):
-    """When a promise (`of`) is true near changes of policy; fields as in `DescribedPromise`. `words` is '' for always."""
+    """When a promise (`of`) is true near changes of policy, as in `DescribedPromise`; `words` is '' for always."""
 
     of: str
     since: int | None
