@@ -89,7 +89,7 @@ def lanes_document(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
     """Convert lanes for `lanes.js`; numbers have five digits, and infinite ones are `None`."""
 
     def rounded_point(point: Sequence[float]) -> list[float | None]:
-        return [float(f"{number:.5g}") if math.isfinite(number) else None for number in point]
+        return [float(f"{coordinate:.5g}") if math.isfinite(coordinate) else None for coordinate in point]
 
     return [
         lane._asdict()
@@ -374,7 +374,7 @@ def _style(dark: bool | None) -> str:
 
 def _header_height(lane: Lane, width: float) -> float:
     """The pixels that a lane needs above it for all its words."""
-    return (76 if lane.number else 14) + 16 * (len(_wrapped(lane.words, width)) + len(_wrapped(lane.head, width)))
+    return (76 if lane.number else 14) + 16 * (len(_lines(lane.words, width)) + len(_lines(lane.head, width)))
 
 
 def _panel(lane: Lane, width: float, label_width: float, header_height: float, axis_width: float) -> tuple[str, float]:
@@ -382,8 +382,8 @@ def _panel(lane: Lane, width: float, label_width: float, header_height: float, a
     plot = Plot(lane, width - (label_width or 2 * LEFT), axis_width)
     height = plot.height + header_height
     texts = [_text_element(18, 28, lane.title, "title"), _text_element(18, 62, lane.number, "number")]
-    texts += [_text_element(18, 84 + 16 * i, line) for i, line in enumerate(_wrapped(lane.words, label_width or width))]
-    header_lines = [lane.head] if label_width else _wrapped(lane.head, width)
+    texts += [_text_element(18, 84 + 16 * i, line) for i, line in enumerate(_lines(lane.words, label_width or width))]
+    header_lines = [lane.head] if label_width else _lines(lane.head, width)
     texts += [
         _text_element(label_width + LEFT if label_width else 18, header_height - 4 - 16 * i, line)
         for i, line in enumerate(header_lines[::-1])
@@ -400,7 +400,7 @@ def _with_sweep(drawing: str) -> str:
     )
 
 
-def _wrapped(words: str, width: float) -> list[str]:
+def _lines(words: str, width: float) -> list[str]:
     """Break words into lines of `width` pixels."""
     return textwrap.wrap(_unbroken(words), int((width - 22) / _LETTER) + 2)
 

@@ -147,7 +147,7 @@ def _shortened(text: str) -> str:
 
 
 def stream_units(texts: Sequence[str] | None) -> dict[str, Fraction]:
-    """Read texts like `hr=1/10`: by stream, the value in the policy's unit of a reading of 1."""
+    """Read each stream's unit from texts like `hr=1/10`: the value, in the policy's unit, of a reading of 1."""
     unit_values = {}
     for text in texts or ():
         stream, _, unit_text = text.partition("=")

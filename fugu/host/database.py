@@ -131,10 +131,10 @@ def open_database(
         raise error_type(f"there is no {kind.name} {label}")
     if create:
         create_private(path)
-    database = f"{path.absolute().as_uri()}?mode=ro" if read_only else path
+    address = f"{path.absolute().as_uri()}?mode=ro" if read_only else path
     try:
         db = sqlite3.connect(
-            database,
+            address,
             timeout=wait_seconds,
             isolation_level=None,
             check_same_thread=False,

@@ -125,7 +125,7 @@ def _write(path: Path, content: str | bytes, mode: int, *, for_service: bool = F
         try:
             with os.fdopen(descriptor, "wb") as file:
                 if for_service and os.geteuid() == 0:
-                    os.fchown(file.fileno(), (folder := path.parent.stat()).st_uid, folder.st_gid)
+                    os.fchown(file.fileno(), (folder_status := path.parent.stat()).st_uid, folder_status.st_gid)
                 file.write(content_bytes)
                 file.flush()
                 os.fsync(file.fileno())

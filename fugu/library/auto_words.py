@@ -183,9 +183,9 @@ def _profile_words(plan: AutoPlan, blocks: DayBlocks) -> Iterator[str]:
     zone = plan.question.blocks.partition("/")[2]
     zone_words = f"Times of day are in {zone or 'UTC'}"
     if not zone:
-        offsets, seconds = " and ".join(plan.readings.offsets), blocks.seconds
+        offset_words, seconds = " and ".join(plan.readings.offsets), blocks.seconds
         block_length = f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
-        zone_words += f", while the recording's times are at {offsets}" if offsets else ""
+        zone_words += f", while the recording's times are at {offset_words}" if offset_words else ""
         zone_words += f". For another zone, add it as in --blocks {block_length}/Europe/Berlin"
     yield f"{zone_words}."
     yield (
@@ -227,12 +227,12 @@ def _odds_words(attack: Attack, release: Candidate, stretches: Sequence[Stretch]
     )
     if release.learner is None:
         return sentence
-    factors = _range_text([*map(_factor_text, sorted(attack.furthest or 1.0 for attack in release.learners))])
+    factor_range = _range_text([*map(_factor_text, sorted(attack.furthest or 1.0 for attack in release.learners))])
     share_range = _range_text([f"{share:.1%}" for share in sorted(attack.beyond or 0.0 for attack in release.learners)])
     return (
         f"{sentence} Habits are not protected. For an attacker who learns them from the whole recording "
-        f"({release.learner.attacker}) the largest factor is {factors}, in {len(release.learners)} draws of the noise. "
-        f"The factor is above {allowed_factor:.2g} for {share_range} of ticks."
+        f"({release.learner.attacker}) the largest factor is {factor_range}, in {len(release.learners)} draws of the "
+        f"noise. The factor is above {allowed_factor:.2g} for {share_range} of ticks."
     )
 
 
@@ -366,12 +366,12 @@ def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
         return f"a randomised symbol {_interval(plan, candidate)}, for the state now"
     share_words = plan.states.share_of
     share_words = share_words if share_words.startswith(("above ", "at ")) else f"of '{share_words}'"
-    answer = "the share of each state" if candidate.answers == "histogram" else f"the share {share_words}"
+    share_phrase = "the share of each state" if candidate.answers == "histogram" else f"the share {share_words}"
     if candidate.blocks is not None:
-        answer += f" in each {time_words(candidate.blocks.seconds)} of the day ({candidate.blocks.zone})"
+        share_phrase += f" in each {time_words(candidate.blocks.seconds)} of the day ({candidate.blocks.zone})"
     group_words = f", averaged over {candidate.devices} devices" if candidate.devices > 1 else ""
     symbol_words = f" from a randomised symbol {_interval(plan, candidate)}" if candidate.kind == "symbols" else ""
-    return f"{answer} over {_span(plan, candidate.window_ticks)}{group_words}{symbol_words}"
+    return f"{share_phrase} over {_span(plan, candidate.window_ticks)}{group_words}{symbol_words}"
 
 
 def _interval(plan: AutoPlan, candidate: Candidate) -> str:

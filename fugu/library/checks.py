@@ -247,21 +247,21 @@ def _stretches(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...
 
 def _recording_sentence(comparison: RecordedClass) -> str:
     """Say whether a recording is in the class; its epsilon gets as many digits as distinguish it from the promise."""
-    epsilon, promised = comparison.epsilon, comparison.claimed
-    epsilon_digits = next((count for count in range(2, 9) if f"{epsilon:.{count}g}" != f"{promised:.{count}g}"), 2)
-    needed_ratio, declared_ratio, epsilon_text, promised_text = (
+    epsilon, promise = comparison.epsilon, comparison.claimed
+    epsilon_digits = next((count for count in range(2, 9) if f"{epsilon:.{count}g}" != f"{promise:.{count}g}"), 2)
+    needed_ratio, declared_ratio, epsilon_text, promise_text = (
         f"{float(f'{figure:.{digits}g}'):g}"
         for figure, digits in (
             (comparison.odds_ratio, 2),
             (comparison.declared, 2),
             (epsilon, epsilon_digits),
-            (promised, epsilon_digits),
+            (promise, epsilon_digits),
         )
     )
     steps_words = f"this recording needs odds ratio {needed_ratio}, and the class has {declared_ratio}"
     if comparison.inside:
         return f"in the class: {steps_words}"
-    return f"not in the class: {steps_words}. Then epsilon is {epsilon_text}, not {promised_text}"
+    return f"not in the class: {steps_words}. Then epsilon is {epsilon_text}, not {promise_text}"
 
 
 def _window_error(window: Window, policy: Policy) -> WindowAccuracy:

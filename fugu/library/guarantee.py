@@ -109,10 +109,10 @@ def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None)
     if stretches:
         yield f"for whole stretches{_memory_warning(discretiser)}:"
     for stretch in stretches:
-        epsilon, floor = _loss_cells(stretch)
-        ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
-        floor_words = f"; {floor} if the attacker already knows the rest" if floor != epsilon else ""
-        yield f"  {stretch.name} ({ticks}): {epsilon}{floor_words}"
+        epsilon_text, floor_text = _loss_cells(stretch)
+        tick_words = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
+        floor_words = f"; {floor_text} if the attacker already knows the rest" if floor_text != epsilon_text else ""
+        yield f"  {stretch.name} ({tick_words}): {epsilon_text}{floor_words}"
 
 
 def stretch_documents(stretches: Sequence[Stretch]) -> list[JsonObject]:

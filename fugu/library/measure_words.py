@@ -138,10 +138,10 @@ def _measure_report(plan: MeasurePlan) -> Report:
     spec = plan.spec
     dimensions = spec.values.shape[1]
     ((kind, rule_value),) = spec.rule.items()
-    rule = f"{kind} {rule_value:g}" if kind == "radius" else kind
+    rule_words = f"{kind} {rule_value:g}" if kind == "radius" else kind
     yield Line(
-        f"{spec.states} states measured in {dimensions} dimension{'s' if dimensions > 1 else ''}; policy graph: {rule}"
-        f", {len(edge_list(spec.graph))} pairs that must not be told apart"
+        f"{spec.states} states measured in {dimensions} dimension{'s' if dimensions > 1 else ''}; policy graph: "
+        f"{rule_words}, {len(edge_list(spec.graph))} pairs that must not be told apart"
     )
     if spec.wording:
         group_count, group_of = connected_components(spec.graph, directed=False)

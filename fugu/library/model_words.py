@@ -43,11 +43,11 @@ def _chain_report(model: ChainModel, recording: JointRecording) -> Report:
             f"{protected_sentence(stream.discretiser)}"
         )
         yield from (Line(f"  {note}") for note in readings.notes)
-    period = "" if model.period_seconds is None else f", one every {model.period_seconds:g} s"
+    period_words = "" if model.period_seconds is None else f", one every {model.period_seconds:g} s"
     states_words = "pairs of states, before and now" if model.order == 2 else "states of the chain"
     yield Line(
-        f"{len(recording.states)} ticks that have states{period}; {recording.left_out} left out; the longest segment "
-        f"without a gap has {model.longest_segment}; {len(model.shows)} {states_words}"
+        f"{len(recording.states)} ticks that have states{period_words}; {recording.left_out} left out; the longest "
+        f"segment without a gap has {model.longest_segment}; {len(model.shows)} {states_words}"
     )
     if len(model.shows) <= _MOST_ROWS:
         yield Table(
@@ -69,8 +69,8 @@ def _chain_report(model: ChainModel, recording: JointRecording) -> Report:
 def _order_line(model: ChainModel) -> Line:
     """Report the test of the chain against a chain that depends on one tick more of the past."""
     test, is_single = model.more, len(model.streams) == 1 and model.order == 1
-    p_value = f"{test.p_value:.2g}" if test.p_value > 0.0 else "below 1e-300"
-    figures_text = f"G = {test.statistic:.1f}, df {test.degrees}, p = {p_value}, {test.nats_per_step:.2g} nats per step"
+    p_text = f"{test.p_value:.2g}" if test.p_value > 0.0 else "below 1e-300"
+    figures_text = f"G = {test.statistic:.1f}, df {test.degrees}, p = {p_text}, {test.nats_per_step:.2g} nats per step"
     advice = f"order {model.order} is enough, as far as this shows"
     if test.p_value <= _NOTABLE:
         advice = "a tick further back tells something as well; the size of it is the gain per step"
@@ -81,7 +81,7 @@ def _order_line(model: ChainModel) -> Line:
 def _grid_report(model: GridModel, traces: Traces) -> Report:
     cell_count = len(model.cells)
     column_count, row_count = (model.cells.max(axis=0) + 1).tolist()
-    period = "" if model.period_seconds is None else f", one place every {model.period_seconds:g} s"
+    period_words = "" if model.period_seconds is None else f", one place every {model.period_seconds:g} s"
     place_rows, trace_count = traces.rows - traces.missing, len(set(traces.trace.tolist()))
     yield Line(f"{traces.source}: {traces.rows} rows, {place_rows} places of {trace_count} traces")
     if traces.missing:
@@ -97,7 +97,7 @@ def _grid_report(model: GridModel, traces: Traces) -> Report:
         yield Line(f"{traces.silences} silences of more than two periods count as one step each; --period cuts there")
     moves = model.counts.sum() - np.trace(model.counts)
     yield Table(
-        f"Cells of {model.metres:g} m{period}",
+        f"Cells of {model.metres:g} m{period_words}",
         ("", ""),
         [
             ("cells of the chain", f"{cell_count}, within {column_count} columns and {row_count} rows"),

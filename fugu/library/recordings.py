@@ -141,12 +141,12 @@ def _table_of(label: str, columns: dict[str, list[str]], index: Any, options: Re
 
 def _texts(column_values: Iterable[Any], column_name: str, are_times: bool = False) -> list[str]:
     cells = []
-    for line, value in enumerate(column_values, 1):
+    for line_number, value in enumerate(column_values, 1):
         cell = (_time_text if are_times else _cell_text)(value)
         if cell is None:
             raise UsageError(
-                f"line {line}, column {column_name} is of type {type(value).__name__}, no number, word or truth value: "
-                "choose another column by column="
+                f"line {line_number}, column {column_name} is of type {type(value).__name__}, no number, word or truth "
+                "value: choose another column by column="
             )
         cells.append(cell)
     return cells

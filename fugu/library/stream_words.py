@@ -162,15 +162,15 @@ def _recommendation(plan: StreamPlan, option: Option) -> str:
 
 
 def _stream_facts(plan: StreamPlan) -> list[tuple[str, str]]:
-    option, flips, guarantee = plan.chosen, _flip_weights(plan.chosen), plan.chosen.release.guarantee
-    facts = [*option.table.flips] or [("Pr(each wrong symbol)", f"{flips[0] / SCALE:.10f}  ({flips[0]} of 2^32)")]
+    option, weights, guarantee = plan.chosen, _flip_weights(plan.chosen), plan.chosen.release.guarantee
+    facts = [*option.table.flips] or [("Pr(each wrong symbol)", f"{weights[0] / SCALE:.10f}  ({weights[0]} of 2^32)")]
     facts += [
         ("epsilon achieved", f"{option.epsilon:.10f}  ({guarantee.adversary}; {option.release.loss.bound})"),
         ("symbols that are not the state", f"{option.flips:.2%}"),
         ("gateway's estimate is right", f"{option.utility.accuracy:.2%}"),
         ("a guess without any symbol", f"{option.utility.majority:.2%}"),
     ]
-    if len(flips) == 2:
+    if len(weights) == 2:
         q, r = option.transition[0, 1], option.transition[1, 0]
         distribution = [r / (q + r), q / (q + r)]
         bound = success_bound(distribution, option.release.loss.epsilon_01, option.release.loss.epsilon_10)

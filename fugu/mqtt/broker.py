@@ -79,7 +79,7 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """HOST:PORT, as `parse` reads it."""
+        """The broker as HOST:PORT, which `parse` reads."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
