@@ -94,7 +94,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _promises(config: Path, status: dict[str, Any]) -> dict[str, list[str]]:
-    """Return by stream what its policy promises, and since when. Streams whose policy has changed are left out."""
+    """Return by stream the promises of its policy, with dates. Streams whose policy has changed are left out."""
     from edge_agent.dating import descriptions, sentences
 
     drawn_ticks = {stream["stream"]: stream["drawn"] for stream in status["streams"]}

@@ -87,8 +87,8 @@ class Agent:
         if plan.managed is not None:
             from edge_agent.fleet_policy import FleetPolicy  # an agent with policies of its own does not need it
 
-            arguments = plan.fleet, plan.device, plan.managed, self._queue_event, self._ticker.switch
-            self._fleet = FleetPolicy(*arguments, self._offer_table, self._now, self._clock.known_synchronised)
+            fleet_arguments = plan.fleet, plan.device, plan.managed, self._queue_event, self._ticker.switch
+            self._fleet = FleetPolicy(*fleet_arguments, self._offer_table, self._now, self._clock.known_synchronised)
         policy_topics = () if self._fleet is None else self._fleet.topics
         self._status_topic = topic_of("status", plan.fleet, plan.device)
         will = Status(False, plan.program, 0, (StatusCode.CONNECTION_LOST,), ())

@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.1
 
 
 def run_command(words: Sequence[str], prompt: Callable[[str], str]) -> str:
-    """Run one of the commands, which may ask by `prompt`, and return the text to print. Raises FuguError."""
+    """Run a command and return the text to print; `prompt` asks the person at the device. Raises FuguError."""
     parser = Parser(prog="fugu-agent")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, description in HELPS.items():
@@ -47,18 +47,18 @@ def run_command(words: Sequence[str], prompt: Callable[[str], str]) -> str:
             command.add_argument("--homes", type=int, required=True, metavar="M", help="how many honest homes at least")
             command.add_argument("--epsilon", required=True, metavar="E@TIME", help="the most it may tell: 1.0@1h")
     options = parser.parse_args(words)
-    config = Path(options.config)
-    settings = read_config(config)
-    outbox = config.parent / settings.outbox
+    path = Path(options.config)
+    config = read_config(path)
+    outbox = path.parent / config.outbox
     match options.command:
         case "moved":
-            return _move(settings, outbox)
+            return _move(config, outbox)
         case "key":
             return _key_digits(outbox)
         case "join":
-            return _join(config, settings, options, prompt)
+            return _join(path, config, options, prompt)
         case "set-back":
-            return _set_back(config, settings, outbox)
+            return _set_back(path, config, outbox)
         case "pause":
             return _pause(outbox, None if options.length is None else span(options.length, "--for")[0])
     Pause(outbox).end()

@@ -62,12 +62,12 @@ def _validate(path: Path) -> Form:
     from edge_agent.config_schema import read_config
 
     config = read_config(path)
-    plan = config.model_dump(
+    plan_fields = config.model_dump(
         exclude={"streams", "groups", "ceiling", "total_ceiling", "measurement_ceiling", "enrolment", "trust"}
     )
     if all(stream.sensor.kind == "replay" for stream in config.streams):  # a replay needs no true time
-        plan["clock"]["trusted"] = True
-    plan |= {
+        plan_fields["clock"]["trusted"] = True
+    plan_fields |= {
         "broker": asdict(config.broker.beside(path.parent)),
         "outbox": str(path.parent / config.outbox),
         "config": str(path.resolve()),
@@ -76,12 +76,12 @@ def _validate(path: Path) -> Form:
         "groups": [pin.name for pin in config.groups],
     }
     if config.enrolment is None:
-        streams, descriptions = _local_streams(config, path.parent)
-        return {**plan, "streams": streams, "descriptions": descriptions if config.forget == "puback" else {}}
+        forms, descriptions = _local_streams(config, path.parent)
+        return {**plan_fields, "streams": forms, "descriptions": descriptions if config.forget == "puback" else {}}
     from edge_agent.enrolled import managed_plan
 
-    managed, streams = managed_plan(config, path)
-    return {**plan, "managed": managed, "streams": streams, "descriptions": {}}
+    managed, forms = managed_plan(config, path)
+    return {**plan_fields, "managed": managed, "streams": forms, "descriptions": {}}
 
 
 def _local_streams(config: AgentConfig, folder: Path) -> tuple[list[tuple[Form, Form]], dict[str, str]]:
@@ -96,7 +96,7 @@ def _local_streams(config: AgentConfig, folder: Path) -> tuple[list[tuple[Form, 
     from fugu.contract.policy import Policy
 
     assert config.ceiling is not None
-    streams, policies, sensors = [], read_policies(config, folder), {}
+    forms, policies, sensors = [], read_policies(config, folder), {}
     for policy, stream in zip(policies, config.streams, strict=True):
         policy_path = folder / (stream.policy or "")
         if (policy.fleet, policy.device) != (config.fleet, config.device):
@@ -113,7 +113,7 @@ def _local_streams(config: AgentConfig, folder: Path) -> tuple[list[tuple[Form, 
         if stream.pins is not None and (pin_problems := violations(policy, stream.pins)):
             raise ConfigError(f"policy {policy_path}: {pin_problems[0]}")
         sensors[policy.stream] = stream.sensor.model_dump_json()
-        streams.append(stream_form(policy, compile_policy(policy), stream, config, folder))
+        forms.append(stream_form(policy, compile_policy(policy), stream, config, folder))
     stream_names = [policy.stream for policy in policies]
     if len(set(stream_names)) != len(stream_names):
         raise ConfigError(f"two policies for one stream: {sorted(stream_names)}")
@@ -125,4 +125,4 @@ def _local_streams(config: AgentConfig, folder: Path) -> tuple[list[tuple[Form, 
                 f"epsilon {joint_loss:g} of all streams together is above this device's total ceiling {total_ceiling}"
             )
     descriptions = [describe(policy, history=history_alone(policy)) for policy in policies]
-    return streams, {description.stream: description.encode().decode() for description in descriptions}
+    return forms, {description.stream: description.encode().decode() for description in descriptions}

@@ -45,14 +45,14 @@ def device_history(
     return own_history._replace(beside=(*default_history.beside, *peer_histories))
 
 
-def _own_history(policy: AnyPolicy, document: Mapping[str, Any]) -> History:
-    drawn_rows = [Drawn(*row) for row in document["rows"]]
+def _own_history(policy: AnyPolicy, drawn_document: Mapping[str, Any]) -> History:
+    drawn_rows = [Drawn(*row) for row in drawn_document["rows"]]
     if not drawn_rows:
         return history_alone(policy)
-    editions = {int(number): Edition(*edition) for number, edition in document["editions"].items()}
-    current = _edition(policy)
+    editions = {int(number): Edition(*edition) for number, edition in drawn_document["editions"].items()}
+    running = _edition(policy)
     # A version whose document was replaced under the same number is another policy.
-    versions = {number: policy.version if edition == current else -number for number, edition in editions.items()}
+    versions = {number: policy.version if edition == running else -number for number, edition in editions.items()}
     noises = {versions[number]: Noise.read(edition.noise) for number, edition in editions.items()}
     return history_of([row._replace(version=versions[row.version]) for row in drawn_rows], noises)
 

@@ -46,13 +46,13 @@ class Describing:
         self._due = {stream: text for stream, text in self._descriptions.items() if text}
 
     def pump(self, streams: Sequence[StreamPlan], publish: Callable[[str, str], bool]) -> None:
-        """Begin a dating if one is due; call `publish` with stream and text of each due description, until it fails."""
+        """Begin a dating if one is due, and publish each due description by `publish(stream, text)` until one fails."""
         if not self._descriptions:
             return
-        shape = self._shape()
-        if shape != self._dated_shape:
+        row_starts = self._shape()
+        if row_starts != self._dated_shape:
             if not self._is_dating and time.monotonic() >= self._next_dating:
-                self._begin_dating(streams, shape)
+                self._begin_dating(streams, row_starts)
             if self._dated_shape is None:
                 return  # the description by the policy alone is not true any more
         for stream, text in list(self._due.items()):
@@ -65,19 +65,19 @@ class Describing:
         self._child.close()
 
     def _shape(self) -> object:
-        """Return first ticks and editions of all rows: dates depend on them. `None` if policies say everything."""
+        """Return the row starts of all streams, on which dates depend; `None` if no policy has changed."""
         drawn_ticks = [self._outbox.drawn(stream) for stream in self._descriptions]  # streams may depend on one another
         return None if all(ticks.unchanged for ticks in drawn_ticks) else [ticks.shape for ticks in drawn_ticks]
 
-    def _begin_dating(self, plans: Sequence[StreamPlan], shape: object) -> None:
+    def _begin_dating(self, plans: Sequence[StreamPlan], row_starts: object) -> None:
         """Date all streams in a process of its own."""
-        request = {plan.stream: self._outbox.drawn_document(plan) for plan in plans}
+        documents = {plan.stream: self._outbox.drawn_document(plan) for plan in plans}
         self._is_dating, self._next_dating = True, time.monotonic() + _REST_SECONDS
         arguments = (self._config, str(os.getpid()))
-        self._child.ask(arguments, json.dumps(request).encode(), lambda answer: self._take_dates(answer, shape))
+        self._child.ask(arguments, json.dumps(documents).encode(), lambda answer: self._take_dates(answer, row_starts))
 
-    def _take_dates(self, answer: Mapping[str, object], shape: object) -> None:
-        self._is_dating, self._dated_shape = False, shape
+    def _take_dates(self, answer: Mapping[str, object], row_starts: object) -> None:
+        self._is_dating, self._dated_shape = False, row_starts
         texts = answer.get("descriptions")
         if not isinstance(texts, dict):
             _log.warning("streams are not described, since when they are true cannot be said: %s", answer.get("detail"))

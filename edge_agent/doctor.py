@@ -46,7 +46,7 @@ _ROWS = 1000
 
 
 def try_sensors(plans: Sequence[StreamPlan], patience: float | None = None) -> list[tuple[str, bool]]:
-    """Open the sensors of streams, and wait until each has given a usable reading, or says what is wrong.
+    """Open the sensors of streams, and wait until each gives a usable reading or reports a trouble.
 
     Return for each stream a sentence, and whether something is wrong. `patience` is in seconds, by default 5, or 20 for
     a heart rate; a source of changes may be silent for longer. Raises ConfigError if a sensor cannot be opened.
@@ -59,13 +59,13 @@ def try_sensors(plans: Sequence[StreamPlan], patience: float | None = None) -> l
     try:
         deadline, pause_seconds, tick = time.monotonic() + patience, 0.02, 0
         while True:
-            has_trouble = [bool(sensor.trouble) for sensor in sensors]  # read before a reading that may come with it
+            troubles = [bool(sensor.trouble) for sensor in sensors]  # read before a reading that may come with it
             readings = {sensor: sensor.read(tick) for sensor in separate_sensors}
             for trial, sensor in zip(trials, sensors, strict=True):
                 reading = readings[sensor]
                 trial.observe(tick, None if reading is None else reading.reveal())
             seconds_left = deadline - time.monotonic()
-            is_done = all(trial.is_over or has_failed for trial, has_failed in zip(trials, has_trouble, strict=True))
+            is_done = all(trial.is_over or has_failed for trial, has_failed in zip(trials, troubles, strict=True))
             if seconds_left <= 0 or is_done:
                 return [(f"stream {trial.plan.stream}: {trial.sentence(patience)}", trial.is_wrong) for trial in trials]
             tick += 1
@@ -123,23 +123,23 @@ class _Trial:
 
 
 def limits(path: str | Path) -> list[str]:
-    """Say in lines, for each stream of a valid configuration, what is pinned, and how much it may tell at most."""
+    """List the pins and the ceilings of each stream of a valid configuration, in lines for people."""
     folder, config = Path(path).parent, read_config(Path(path))
     pins_of_stream: dict[str, SymbolPins | MeasuredPins | None]
     if config.enrolment is None:
         ceilings = config.ceiling, config.measurement_ceiling, config.total_ceiling
         policies = read_policies(config, folder)
         pins_of_stream = {policy.stream: stream.pins for policy, stream in zip(policies, config.streams, strict=True)}
-        chooser, is_refused = "whoever writes its policy file", False
+        chooser, refuses_unpinned = "whoever writes its policy file", False
     else:
         enrolment = read_enrolment((folder / config.enrolment).read_bytes())
         ceilings = enrolment.ceiling, enrolment.measurement_ceiling, enrolment.total_ceiling
         pins_of_stream = {stream.stream or "": enrolment.pins.get(stream.stream or "") for stream in config.streams}
-        chooser, is_refused = "whoever holds the policy keys", bool(enrolment.pins)
-    no_pins = f"as its policy says, up to the ceiling; no pins here, so {chooser} chooses states, ticks and the class"
-    if is_refused:
-        no_pins = "refused, because nothing is pinned of it, unlike of others"
-    lines = [f"stream {name}: {no_pins if pins is None else _pin_text(pins)}" for name, pins in pins_of_stream.items()]
+        chooser, refuses_unpinned = "whoever holds the policy keys", bool(enrolment.pins)
+    terms = f"as its policy says, up to the ceiling; no pins here, so {chooser} chooses states, ticks and the class"
+    if refuses_unpinned:
+        terms = "refused, because nothing is pinned of it, unlike of others"
+    lines = [f"stream {name}: {terms if pins is None else _pin_text(pins)}" for name, pins in pins_of_stream.items()]
     per_stream, per_point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
     lines.append(f"each stream: {per_stream}; each released point: {per_point or 'none may leave'}")
     if total or len(pins_of_stream) > 1:
@@ -290,10 +290,10 @@ def _check_broker(
     config: AgentConfig, plan: AgentPlan, folder: Path, on_waiting: Say, *, is_connected: bool
 ) -> Findings:
     """Try the broker; only as far as TLS while the agent is connected, which shows that the login works."""
-    names = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
+    streams = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
     writable_topics = [
         topic_of("status", plan.fleet, plan.device),
-        *(topic_of("symbols", plan.fleet, plan.device, name) for name in names),
+        *(topic_of("symbols", plan.fleet, plan.device, name) for name in streams),
     ]
     time_topics = [] if plan.managed is None else [topic_of("time", plan.fleet)]
     outcome = probe(

@@ -50,7 +50,7 @@ def policy_form(policy: AnyPolicy, compiled: bytes) -> Form:
 def stream_form(
     policy: AnyPolicy, compiled: bytes, stream: StreamConfig, config: AgentConfig, folder: Path
 ) -> tuple[Form, Form]:
-    """Return the form of a verified policy, and its sensor's configuration, as JSON can carry them.
+    """Return the forms of a verified policy and of its sensor's configuration, for JSON.
 
     Raises ConfigError if the sensor does not fit the policy, TrustError for a group on other terms than the owner's.
     """
@@ -60,7 +60,7 @@ def stream_form(
 
 
 def stream_forms(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[Form, Form]]:
-    """Return `stream_form` of each policy of a document. Errors are its own, and TrustError for one without sensor."""
+    """Return the stream form of each policy of a document. Raises as `stream_form`; TrustError without a sensor."""
     streams = {stream.stream: stream for stream in config.streams}
     forms = []
     for policy, compiled in zip(verdict.policies, verdict.compiled, strict=True):
@@ -71,7 +71,7 @@ def stream_forms(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tu
 
 
 def open_trust(config: AgentConfig, folder: Path) -> Trust:
-    """Read an enrolment and the stored trust. ConfigError, PolicyError or TrustError if one cannot be used."""
+    """Read an enrolment and the stored trust. ConfigError, PolicyError or TrustError if either cannot be used."""
     assert config.enrolment is not None
     path = folder / config.enrolment
     try:
@@ -116,7 +116,7 @@ def _check_missing(discretiser: Discretiser, sensor: SensorConfig) -> None:
 
 
 def _check_groups(policy: AnyPolicy, config: AgentConfig) -> None:
-    """Raise a TrustError for a policy with a sum that the owner has not joined, or that breaks the owner's terms.
+    """Raise a TrustError if a policy reports to a group that the owner has not joined, or breaks the owner's terms.
 
     Epsilon is derived here, from the group's noise with the device's own class, windows and symbols.
     """
@@ -134,29 +134,29 @@ def _check_groups(policy: AnyPolicy, config: AgentConfig) -> None:
         _check_epsilon(policy, window, pin)
 
 
-def _check_epsilon(policy: Policy, target: SharedWindow, pin: GroupPin) -> None:
+def _check_epsilon(policy: Policy, target_window: SharedWindow, pin: GroupPin) -> None:
     ticks = pin.most.ticks(policy.clock.period_us)
-    claim = policy.guarantee.model_copy(update={"epsilon": pin.most.epsilon, "stretch_ticks": ticks})
+    claimed_guarantee = policy.guarantee.model_copy(update={"epsilon": pin.most.epsilon, "stretch_ticks": ticks})
 
     def keeps_terms(noise: int) -> bool:
-        group = target.group.model_copy(update={"noise": noise})
+        group = target_window.group.model_copy(update={"noise": noise})
         sums = tuple(
-            window.model_copy(update={"group": group}) if window is target else window for window in policy.sums
+            window.model_copy(update={"group": group}) if window is target_window else window for window in policy.sums
         )
         try:
-            policy.model_copy(update={"sums": sums, "guarantee": claim}).verify()
+            policy.model_copy(update={"sums": sums, "guarantee": claimed_guarantee}).verify()
         except GuaranteeError:
             return False
         return True
 
-    if keeps_terms(target.group.noise):
+    if keeps_terms(target_window.group.noise):
         return
     # A smaller A is more noise, so the terms are kept up to a limit.
-    limit = bisect_left(range(1, target.group.noise), True, key=lambda noise: not keeps_terms(noise))
+    most_noise = bisect_left(range(1, target_window.group.noise), True, key=lambda noise: not keeps_terms(noise))
     epsilon = policy.bound(policy.verify()).epsilon(ticks)
-    remedy = f"at most {limit} would do" if limit else "no A would do: the stream tells too much beside it"
+    remedy = f"at most {most_noise} would do" if most_noise else "no A would do: the stream tells too much beside it"
     raise TrustError(
         f"epsilon {epsilon:.4g} about {ticks} ticks of stream {policy.stream} is above the "
-        f"{pin.most} of group {target.group.name}: its A is {target.group.noise}, {remedy}",
+        f"{pin.most} of group {target_window.group.name}: its A is {target_window.group.noise}, {remedy}",
         Reason.PINNED,
     )

@@ -89,7 +89,7 @@ class FleetPolicy:
         self._last_status: PolicyStatus | None = None
 
     def arrived(self, topic: str, payload: bytes) -> bool:
-        """Take a document that has arrived; the newest of each topic counts. False for a topic that is not followed.
+        """Queue an arrived document for judgement; the newest of each topic counts. False for an unknown topic.
 
         Root documents are judged first: other documents may be signed by their keys. A judged document that is re-sent
         is judged again only if it is a table, or its refusal may pass. So every other document has its turn.
@@ -112,7 +112,7 @@ class FleetPolicy:
         return True
 
     def maintain(self, now: float) -> None:
-        """Judge documents again whose reason for a refusal may have passed; `now` is a monotonic time in seconds."""
+        """Judge refused documents again if the reason may have passed; `now` is a monotonic time in seconds."""
         for topic, (retry_time, payload) in list(self._retries.items()):
             if now >= retry_time and not self._is_judging:
                 self._waiting.setdefault(topic, payload)
@@ -120,7 +120,7 @@ class FleetPolicy:
                 self._judge_next()
 
     def silent(self, seconds: float) -> StatusCode | None:
-        """Return why nothing may be drawn at a Unix time in seconds, a stop or an expired policy; `None` if it may."""
+        """Return the code of a stop or an expired policy at a Unix time in seconds; `None` if drawing is allowed."""
         code = self.trusted.silent(int(seconds), self.trusted.version)
         return None if code is None else StatusCode(code)
 
@@ -129,7 +129,7 @@ class FleetPolicy:
         return self._is_far_ahead or (self.trusted.time > seconds + DAY_SECONDS and self._is_synchronised())
 
     def next_status(self, seconds: float, is_reconnected: bool) -> tuple[str, bytes] | None:
-        """Return topic and bytes of the policy status at a Unix time; `None` if it is unchanged, unless reconnected."""
+        """Return topic and bytes of the policy status at a Unix time; `None` if unchanged on the same connection."""
         trusted = self.trusted
         is_stale = trusted.stale(int(seconds), self.managed.fresh_seconds or 0)
         status = PolicyStatus(trusted.version, *self._newest_judgement, self._refused_count, is_stale)

@@ -63,11 +63,11 @@ class _Centred(NamedTuple):
 class Measurer:
     """Draws the released points of one stream."""
 
-    def __init__(self, plan: PointSource, entropy: Entropy) -> None:
-        self._plan = plan
+    def __init__(self, source: PointSource, entropy: Entropy) -> None:
+        self._plan = source
         self._draw_below = uniform_below(entropy)
-        self._constraints = ConstraintSets(plan.measurement)
-        self._tables = tuple(self._with_centres(table) for table in plan.tables)
+        self._constraints = ConstraintSets(source.measurement)
+        self._tables = tuple(self._with_centres(table) for table in source.tables)
         self._fallback = self._tables[0]
         self._arrived: dict[int, _Centred] = {}
 
@@ -132,6 +132,6 @@ class Measurer:
         self._arrived = {held_table.table.number: held_table for held_table in live_tables[-MOST_HELD:]}
 
 
-def public_row(random_word: int, states: int) -> int:
+def public_row(random_word: int, state_count: int) -> int:
     """Return the row, 0..k-1 for k states, that a word uniform in 0..2^32-1 selects."""
-    return random_word * states // SCALE
+    return random_word * state_count // SCALE

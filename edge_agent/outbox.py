@@ -224,26 +224,26 @@ class Outbox:
         """
         with self._naming_file():
             (salt,) = self._db.execute("SELECT salt FROM intact_device").fetchone()
-            digests = {
+            machine_digests = {
                 (kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in identifier_pairs
             }
             stored_digests = set(self._db.execute("SELECT kind, digest FROM intact_binding"))
-            if stored_digests and not moved and not _is_same_machine(stored_digests, digests):
+            if stored_digests and not moved and not _is_same_machine(stored_digests, machine_digests):
                 self.close()
                 raise OutboxError(
                     f"outbox {self.path} was begun on another machine: this looks like a copy of another device's disk."
                     " If the device has moved on purpose, and the other machine will never run it again: fugu-agent "
                     "moved CONFIG.toml"
                 )
-            machine_kinds = {kind for kind, _ in digests}
-            digests |= {pair for pair in stored_digests if pair[0] not in machine_kinds and not moved}
-            if digests != stored_digests:
+            machine_kinds = {kind for kind, _ in machine_digests}
+            machine_digests |= {pair for pair in stored_digests if pair[0] not in machine_kinds and not moved}
+            if machine_digests != stored_digests:
                 with transaction(self._db):
                     self._db.execute("DELETE FROM binding")
-                    self._db.executemany("INSERT INTO binding VALUES (?, ?)", sorted(digests))
+                    self._db.executemany("INSERT INTO binding VALUES (?, ?)", sorted(machine_digests))
 
     def know_watermarks_by(self, watermark_key: bytes) -> None:
-        """Let `counter` count watermarks under this key; with another key it begins again at 0. Raises OutboxError."""
+        """Set the key of the watermarks that `counter` counts; a new key resets it to 0. Raises OutboxError."""
         with self._naming_file(), transaction(self._db):
             salt, stored_digest = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()
             if (digest := hashlib.sha256(salt + watermark_key).digest()) == stored_digest:
@@ -295,7 +295,7 @@ class Outbox:
         return self._open_frames[stream].drawn
 
     def drawn_document(self, plan: StreamPlan) -> dict[str, Any]:
-        """Return the drawn ticks of a stream, and the edition of its policy that runs, as JSON can carry them."""
+        """Return the drawn ticks of a stream and the running edition of its policy, for JSON."""
         return {**self.drawn(plan.stream).document(), "running": [plan.version, plan.noise_bound]}
 
     def set_shift(self, plan: StreamPlan, shift: int, since_tick: int) -> None:
@@ -375,7 +375,7 @@ class Outbox:
             raise
 
     def reserve(self, plan: StreamPlan, tick: int) -> None:
-        """Reserve a tick, so that it may be drawn. A frame under way that the tick does not belong into is closed.
+        """Reserve a tick, so that it may be drawn. A frame under way that cannot take the tick is closed.
 
         After sqlite3.Error or OutboxFullError the tick must not be drawn.
         """
@@ -387,7 +387,7 @@ class Outbox:
             self._begin_frame(plan, frame, frame_end)
 
     def append(self, plan: StreamPlan, tick: int, output: bytes | None) -> None:
-        """Take the output of a tick; None if only its windows count the tick. A full frame is closed.
+        """Append the output of a tick, None if only windows count the tick. A full frame is closed.
 
         Raises:
             sqlite3.Error: the output, or its frame, is not durable. The tick must not be drawn again; a frame that
@@ -429,7 +429,7 @@ class Outbox:
             self._note_written(frame, frame.last_tick)
 
     def append_windows(self, plan: StreamPlan, windows: Sequence[tuple[Window, int, int, Sequence[int]]]) -> None:
-        """Make frames of the noisy counts of ended windows; force them to disk with the outputs of their ticks.
+        """Force frames of the noisy counts of ended windows to disk, with the outputs of their ticks.
 
         Each window is given by its definition, its index, the number of its ticks that were drawn, and its counts.
         After sqlite3.Error or OutboxFullError the counts must not be released any other way. Raises OutboxError for a

@@ -49,13 +49,13 @@ class DrawnTicks:
         self.note_stored()
 
     def extend_to(self, last_tick: int) -> None:
-        """Let the last row go on to `last_tick`, the last durable tick, unless the row began later."""
+        """Extend the last row to `last_tick`, the last durable tick, unless the row began later."""
         rows = self._timeline.intervals
         if rows and rows[-1].first <= last_tick:
             self._timeline.extend(last_tick)
 
     def note(self, tick: int, version: int, noise: str) -> None:
-        """Add a drawn tick, later than every tick before, with version and noise bound of its policy."""
+        """Add a drawn tick, later than all before, with the version and noise bound of its policy."""
         rows, edition = self._timeline.intervals, Edition(version, noise)
         if rows and rows[-1].last == tick - 1 and self._editions[rows[-1].version] == edition:
             self._timeline.extend(tick)
@@ -99,7 +99,7 @@ class DrawnTicks:
 
     @property
     def shape(self) -> tuple[tuple[int, int], ...]:
-        """First tick and edition of each row. Dates depend on these, and on the length of the last row."""
+        """First tick and edition of each row: these, and the length of the last row, decide the dates of promises."""
         return tuple((row.first, row.version) for row in self._timeline.intervals)
 
     def document(self) -> dict[str, Any]:

@@ -129,16 +129,16 @@ class Helpers:
         self._check_keys()
         return True
 
-    def has_key(self, plan: SharedSum, tick: int) -> bool:
+    def has_key(self, group_sum: SharedSum, tick: int) -> bool:
         """True if the newest key is at most a day, a window and a deadline old at a tick, where a window begins.
 
         False while a process runs for the group: on a slow machine processes would pile up.
         """
-        key, stored_key = self._opening_keys.get(plan.name), self._stored_keys.get(plan.name)
-        if plan.name in self._busy or key is None or stored_key is None or stored_key.made != key.message.made:
+        key, stored_key = self._opening_keys.get(group_sum.name), self._stored_keys.get(group_sum.name)
+        if group_sum.name in self._busy or key is None or stored_key is None or stored_key.made != key.message.made:
             return False
-        day_ticks = -(-DAY * 1_000_000 // plan.period_us)
-        return tick - stored_key.tick <= plan.length + plan.deadline_ticks + day_ticks
+        day_ticks = -(-DAY * 1_000_000 // group_sum.period_us)
+        return tick - stored_key.tick <= group_sum.length + group_sum.deadline_ticks + day_ticks
 
     def seal(self, plan: SharedSum, number: int, on_sealed: Callable[[tuple[int, ...], SealedMasks], None]) -> None:
         """Draw and encrypt the masks of a window. The loop then calls `on_sealed` with both, or never if that fails."""

@@ -92,7 +92,7 @@ class StoredFrames:
             self._covered.pop(frame_id, None)
 
     def add(self, sequence: str, previous: int, last: int, payload: bytes) -> None:
-        """Store a frame that follows the one that ended at tick, or window, `previous`; call this in a transaction."""
+        """Store a frame in a transaction; the frame before in its sequence ended at tick or window `previous`."""
         self.newest += 1
         self._frame_count += 1
         self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?)", (self.newest, sequence, previous, last, payload))
@@ -167,21 +167,21 @@ class StoredFrames:
         (free_pages,) = self._db.execute("PRAGMA freelist_count").fetchone()
         return int((page_count - free_pages) * self._page_size)
 
-    def can_take(self, size: int) -> bool:
-        """True if there is room for a frame of `size` bytes, or `make_room` may find some."""
-        return bool(self._covered) or self.keeping.drop_oldest or self.fits(size)
+    def can_take(self, frame_bytes: int) -> bool:
+        """True if a frame of this size has room, or `make_room` may find some."""
+        return bool(self._covered) or self.keeping.drop_oldest or self.fits(frame_bytes)
 
-    def make_room(self, size: int) -> bool:
-        """Delete frames until there is room for a frame of `size` bytes, in a transaction; True if there is room."""
-        if not self.fits(size):
+    def make_room(self, frame_bytes: int) -> bool:
+        """Delete frames until another frame has room, in a transaction; True if it has."""
+        if not self.fits(frame_bytes):
             self._delete(self._covered)
-        while not (has_room := self.fits(size)) and self.keeping.drop_oldest and self._drop_oldest():
+        while not (has_room := self.fits(frame_bytes)) and self.keeping.drop_oldest and self._drop_oldest():
             pass
         return has_room
 
-    def fits(self, size: int) -> bool:
-        """True if there is room for a frame of `size` bytes without deletions."""
-        return self.used() + size + _SLACK <= self.keeping.max_bytes
+    def fits(self, frame_bytes: int) -> bool:
+        """True if a frame of this size has room without deletions."""
+        return self.used() + frame_bytes + _SLACK <= self.keeping.max_bytes
 
     def _drop_oldest(self) -> bool:
         """Drop the oldest frame that has a next one in its sequence, which then accounts for its ticks.
@@ -219,6 +219,6 @@ class StoredFrames:
 
 
 def with_previous(payload: bytes, previous: int) -> bytes:
-    """Return an encoded frame or report with another `previous`: it accounts for all ticks after that one."""
+    """Return an encoded frame or report with another `previous`, the tick after which it accounts for all ticks."""
     frame = next(kind for kind in (SymbolFrame, MeasureFrame, WindowFrame, Report) if payload[0] == kind.SCHEMA)
     return replace(frame.decode(payload), previous=previous).encode()

@@ -208,14 +208,14 @@ class Ticker:
                     stream = self._open_stream(plan, self.sensors.of(plan), {})
                     draw_times_us = (peer.drawn_us for peer in self.streams if peer.clock is stream.clock)
                     # Streams of one clock may share a sensor.
-                    stream.drawn_us = max((us for us in draw_times_us if us is not None), default=None)
+                    stream.drawn_us = max((time_us for time_us in draw_times_us if time_us is not None), default=None)
                     if stream.drawn_us is None:  # it may have been drawn for before it was withdrawn
                         restart([stream], self._clock)
                     if old_stream is not None:
                         stream.next_tick = max(stream.last_tick + 1, old_stream.next_tick)
                     elif self._placed_anchors:
-                        clock_state = self._clock.now_us(), self._clock.offset_us
-                        stream.next_tick = stream.clock.next_wall(*clock_state) + stream.clock.shift
+                        clock_times = self._clock.now_us(), self._clock.offset_us
+                        stream.next_tick = stream.clock.next_wall(*clock_times) + stream.clock.shift
                         if stream.next_tick <= stream.last_tick:  # reserved before a restart, or the clock went back
                             self._placed_anchors = 0
                     self._outbox.set_shift(plan, stream.clock.shift, stream.clock.since)
@@ -265,14 +265,14 @@ class Ticker:
         watch = next((stream.watch for stream in self.streams if stream.watch and stream.watch.waits), None)
         if watch is None:
             return False
-        part_us = min(_JUDGING_US, *(stream.plan.period_us // _JUDGING_SHARE for stream in self.streams))
-        if self.seconds_to_tick() * 1e6 < 3 * part_us:
+        piece_us = min(_JUDGING_US, *(stream.plan.period_us // _JUDGING_SHARE for stream in self.streams))
+        if self.seconds_to_tick() * 1e6 < 3 * piece_us:
             return False
-        judging_end_us = self._clock.elapsed_us() + 2 * part_us
-        self._clock.sleep(part_us)
+        judging_end_us = self._clock.elapsed_us() + 2 * piece_us
+        self._clock.sleep(piece_us)
         start_seconds = time.thread_time()
         watch.judge()
-        if (time.thread_time() - start_seconds) * 1e6 > part_us:
+        if (time.thread_time() - start_seconds) * 1e6 > piece_us:
             watch.end("this machine is too slow for it at such a period")
         self._clock.sleep(judging_end_us - self._clock.elapsed_us())
         return True

@@ -63,11 +63,11 @@ class Watch:
     `left_out` counts judgements that there was no time for. `ended` says why the watch has ended, "" if it goes on.
     """
 
-    def __init__(self, states: int, chains: dict[str, Any]) -> None:
+    def __init__(self, state_count: int, chains: dict[str, Any]) -> None:
         lengths = CHANGING_LENGTHS if "odds_ratio" in chains else LENGTHS
-        self._states = range(states)
+        self._states = range(state_count)
         self._chains = chains
-        self._stretches = [(length, [[0] * states for _ in self._states]) for length in lengths]
+        self._stretches = [(length, [[0] * state_count for _ in self._states]) for length in lengths]
         self._capital = [[0.0] * len(_WEIGHTS) for _ in lengths]
         self._products = [[0.0] * len(_WEIGHTS) for _ in lengths]
         self._waiting: deque[Callable[[], None]] = deque()

@@ -169,8 +169,8 @@ class WindowFile:
         places = [(self._places[plan.stream, window.name], slot) for window, slot in slots]
         self._rewrite((place.at(slot).start, bytes(place.size)) for place, slot in places)
 
-    def _rewrite(self, pieces: Iterable[tuple[int, bytes]]) -> None:
-        if sorted_pieces := sorted(pieces):
+    def _rewrite(self, placed_pieces: Iterable[tuple[int, bytes]]) -> None:
+        if sorted_pieces := sorted(placed_pieces):
             with self._open() as file:
                 for offset, piece in sorted_pieces:
                     _write(file, piece, offset)

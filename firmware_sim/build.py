@@ -142,7 +142,7 @@ def build(
         for ceiling in ceilings:
             policy.check_ceiling(ceiling)
     limits = [(ratio_below(ceiling.epsilon), ceiling.seconds) for ceiling in ceilings]
-    ratios = [_loss_ratio(policy_bytes, limits) for policy_bytes in compiled]
+    loss_ratios = [_loss_ratio(policy_bytes, limits) for policy_bytes in compiled]
     files = [*compile_modules(folder, _AGENT_MODULES), folder / "main.py", folder / "image.py"]
     files[-2].write_text(_MAIN)
     files[-1].write_text(_image_module(burnt, policies[0], limits, compiled))
@@ -150,7 +150,7 @@ def build(
         files.append(folder / "generator.seed")
         files[-1].write_bytes(_derive_seed(burnt.secret, policies[0]))
     sizes = {str(file.relative_to(folder)): file.stat().st_size for file in files}
-    return Image(folder, sizes, compiled, Fraction(max(ratios), ONE), _randomness(burnt))
+    return Image(folder, sizes, compiled, Fraction(max(loss_ratios), ONE), _randomness(burnt))
 
 
 def _check_policies(policies: Sequence[AnyPolicy]) -> None:
@@ -332,15 +332,15 @@ def _is_for_checkers(node: ast.stmt) -> bool:
 def _shorten_parameters(scope: _SCOPES) -> None:
     """Give the positional parameters of a function short names, unless a function within it binds the same name."""
     arguments = scope.args
-    positional = arguments.args[: len(arguments.args) - len(arguments.defaults)]
-    names = {node.id for node in ast.walk(scope) if isinstance(node, ast.Name)}
-    names |= {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
+    positional_arguments = arguments.args[: len(arguments.args) - len(arguments.defaults)]
+    used_names = {node.id for node in ast.walk(scope) if isinstance(node, ast.Name)}
+    used_names |= {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
     scopes = [node for node in ast.walk(scope) if node is not scope and isinstance(node, _SCOPES | ast.comprehension)]
     inner_names = {name for node in scopes for name in _bound_names(node)}
-    free_names = iter([name for name in _SHORT_NAMES if name not in names])
+    free_names = iter([name for name in _SHORT_NAMES if name not in used_names])
     short_names = {
         argument.arg: next(free_names)
-        for argument in positional
+        for argument in positional_arguments
         if argument.arg not in inner_names | {"self", *_SHORT_NAMES}
     }
     for node in ast.walk(scope):
@@ -401,8 +401,8 @@ def _randomness(burnt: Burnt) -> str:
 
 def _derive_seed(secret: bytes, policy: AnyPolicy) -> bytes:
     """Derive the 64-byte seed of an image from a secret, another at every build; the seed does not tell the secret."""
-    name = f"{policy.fleet}/{policy.device}".encode() + b"\0" + secrets.token_bytes(32)
-    return b"".join(hmac.digest(secret, b"fugu-edge/2/generator\0" + half + name, "sha256") for half in (b"0", b"1"))
+    label = f"{policy.fleet}/{policy.device}".encode() + b"\0" + secrets.token_bytes(32)
+    return b"".join(hmac.digest(secret, b"fugu-edge/2/generator\0" + half + label, "sha256") for half in (b"0", b"1"))
 
 
 def _image_module(burnt: Burnt, policy: AnyPolicy, ceilings: list[tuple[int, int]], compiled: tuple[bytes, ...]) -> str:
@@ -411,8 +411,8 @@ def _image_module(burnt: Burnt, policy: AnyPolicy, ceilings: list[tuple[int, int
     except ValueError:
         raise FuguError("the certificate authority is no certificate in PEM form") from None
     authorities = [certificate.public_bytes(Encoding.DER) for certificate in certificates]
-    names = ("board", "key", "host", "port", "username", "password", "root", "groups")
-    values = {name.upper(): getattr(burnt, name) for name in names} | {
+    field_names = ("board", "key", "host", "port", "username", "password", "root", "groups")
+    values = {name.upper(): getattr(burnt, name) for name in field_names} | {
         "RANDOMNESS": _randomness(burnt),
         "FLEET": policy.fleet,
         "DEVICE": policy.device,

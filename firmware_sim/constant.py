@@ -175,11 +175,11 @@ def run_constant(
     script = _script(states, random.SystemRandom())
     epoch_us = time.time_ns() // 1000
     period_us *= len(states)
-    copies = -(-_MIN_PERIOD_US // period_us) if isinstance(policy, Policy) and policy.table is not None else 1
+    copy_count = -(-_MIN_PERIOD_US // period_us) if isinstance(policy, Policy) and policy.table is not None else 1
     streams = {
-        name: _stream_policy(policy, name, epoch_us, period_us * copies, -(-required_draws // _STARTS))
+        name: _stream_policy(policy, name, epoch_us, period_us * copy_count, -(-required_draws // _STARTS))
         for prefix in (*(f"state{state}" for state in states), _CHANGES)
-        for name in (f"{prefix}-{copy}" for copy in range(copies))
+        for name in (f"{prefix}-{copy}" for copy in range(copy_count))
     }
     outputs = Outputs(policy, states, script)
     if isinstance(policy, Policy):
@@ -188,11 +188,11 @@ def run_constant(
             outputs.noise |= {(state, window.name): array("q") for state in states}
         output_keys = (0,) if policy.table is not None else (window.name for window in policy.windows)
         outputs.changes = {output_key: (array("q"), []) for output_key in output_keys}
-    names = (policy.fleet, policy.device, "+")
+    topic_names = (policy.fleet, policy.device, "+")
     link = Link(
         broker,
         f"audit-{policy.device}",
-        (topic_of("symbols", *names), topic_of("window", *names)),
+        (topic_of("symbols", *topic_names), topic_of("window", *topic_names)),
         on_message=outputs.on_message,
     )
     link.start()
@@ -224,8 +224,8 @@ def _script(states: Sequence[int], generator: random.Random) -> tuple[int, ...]:
     """Draw a script of states: each lasts for a random number of ticks, and any other state may follow."""
     script: list[int] = [states[0]]
     while len(script) < _SCRIPT_TICKS:
-        [hold] = generator.choices(_HOLD_TICKS, [hold**-0.5 for hold in _HOLD_TICKS])
-        script += [generator.choice([state for state in states if state != script[-1]])] * hold
+        [hold_ticks] = generator.choices(_HOLD_TICKS, [hold_ticks**-0.5 for hold_ticks in _HOLD_TICKS])
+        script += [generator.choice([state for state in states if state != script[-1]])] * hold_ticks
     return tuple(script[:_SCRIPT_TICKS])
 
 
@@ -235,30 +235,30 @@ def _stream_policy(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, 
     The draw for a state depends neither on the class nor on the discretiser. So joint chains, which name their streams,
     are replaced, and so is a running mean, which leaves its state while readings stay the same.
     """
-    names, missing = policy.discretiser.states, policy.discretiser.missing
-    update: dict[str, Any] = {"stream": name, "valid_from": 0, "valid_until": None}
+    labels, missing_state = policy.discretiser.states, policy.discretiser.missing
+    changes: dict[str, Any] = {"stream": name, "valid_from": 0, "valid_until": None}
     if isinstance(policy.discretiser, Baseline):
-        categories = {label: index for index, label in enumerate(names) if label != missing}
-        update["discretiser"] = Categories(categories=categories, states=names, missing=missing)
+        categories = {label: index for index, label in enumerate(labels) if label != missing_state}
+        changes["discretiser"] = Categories(categories=categories, states=labels, missing=missing_state)
     if not isinstance(policy, Policy):
-        update["frame_ticks"], period_us = min(frame_ticks, MAX_MEASURE_TICKS), max(period_us, _MIN_PERIOD_US)
+        changes["frame_ticks"], period_us = min(frame_ticks, MAX_MEASURE_TICKS), max(period_us, _MIN_PERIOD_US)
     elif policy.table is not None:
-        update["frame_ticks"] = min(frame_ticks, MAX_FRAME_TICKS)
+        changes["frame_ticks"] = min(frame_ticks, MAX_FRAME_TICKS)
     else:
         tick_window = {"length": 1, "stride": 1, "start": 0, "states": EACH, "blocks": None}
-        update["windows"] = tuple(
+        changes["windows"] = tuple(
             window.model_copy(update={**tick_window, "name": f"w{index}-{copy}"})
             for index, window in enumerate(policy.windows)
             for copy in range(MAX_WINDOWS // len(policy.windows))
         )
         min_labels = 0 if name.startswith(_CHANGES) else _MIN_COUNTS
-        names = tuple(map(str, range(max(min_labels, len(names)))))
-        update["discretiser"] = Categories(categories={label: int(label) for label in names}, states=names)
-        period_us *= len(update["windows"]) * len(names)
+        labels = tuple(map(str, range(max(min_labels, len(labels)))))
+        changes["discretiser"] = Categories(categories={label: int(label) for label in labels}, states=labels)
+        period_us *= len(changes["windows"]) * len(labels)
     if isinstance(policy, Policy) and (policy.table is None or policy.chains.named_streams):
-        update["chains"] = BoundedChains(states=len(names), odds_ratio=1.0)
-        update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
-    return policy.model_copy(update={**update, "clock": Clock(epoch_us=epoch_us, period_us=period_us)})
+        changes["chains"] = BoundedChains(states=len(labels), odds_ratio=1.0)
+        changes["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
+    return policy.model_copy(update={**changes, "clock": Clock(epoch_us=epoch_us, period_us=period_us)})
 
 
 def _write_configuration(folder: Path, streams: dict[str, AnyPolicy], outputs: Outputs, broker: Broker) -> Path:

@@ -21,8 +21,8 @@ def write_config(
 ) -> Path:
     """Write the configuration file of an agent into a folder; `sensors` are by the policy file of their stream."""
     lines = [*toml_lines(options), "[broker]", *toml_lines(asdict(broker))]
-    for file, sensor in sensors.items():
-        lines += ["[[streams]]", *toml_lines({"policy": file}), "[streams.sensor]", *toml_lines(sensor)]
+    for policy_file, sensor in sensors.items():
+        lines += ["[[streams]]", *toml_lines({"policy": policy_file}), "[streams.sensor]", *toml_lines(sensor)]
     path = folder / "agent.toml"
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -39,8 +39,8 @@ def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> 
         readings, states = _readings_around_mean(discretiser, states), range(discretiser.baseline_ticks + len(states))
     else:
         readings = readings_of_states(discretiser)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
+    with path.open("w", newline="") as csv_file:
+        writer = csv.writer(csv_file)
         writer.writerow(["t", "value"])
         writer.writerows([tick, readings[state]] for tick, state in enumerate(states))
 

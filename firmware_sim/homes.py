@@ -126,19 +126,19 @@ class SimulatedHomes:
                 if begins_us(next_window.number) <= time.time_ns() // 1000:
                     next_window = _NO_WINDOW  # it has begun meanwhile
 
-    def _draw_window(self, window_number: int, opening: OpeningKey, signed: bytes, signature: bytes) -> _Window:
+    def _draw_window(self, window_number: int, opening: OpeningKey, signed_message: bytes, signature: bytes) -> _Window:
         """Draw the homes that report a window, draw and encrypt their masks, and draw their shares."""
-        document, homes = self._document, dict[str, _HomeDraws]()
+        document, draws_by_home = self._document, dict[str, _HomeDraws]()
         helper = bytes.fromhex(document.helper)
         for name in [name for name in self._states if self._rng.random() >= self._away_probability]:
             request_header = header(document.fleet, name, document.digest, opening.digest, window_number)
             with suppress(FuguError):
                 masks, *sealed_fields = seal(
-                    document.numbers, helper, signed, signature, opening.key, self._seeds[name], request_header
+                    document.numbers, helper, signed_message, signature, opening.key, self._seeds[name], request_header
                 )
                 sealed = SealedMasks(name, opening.digest, *sealed_fields)
-                homes[name] = _HomeDraws(unpack_numbers(masks), self._shares.draw(self._bits), sealed)
-        return _Window(window_number, homes)
+                draws_by_home[name] = _HomeDraws(unpack_numbers(masks), self._shares.draw(self._bits), sealed)
+        return _Window(window_number, draws_by_home)
 
     def _report_window(self, window: _Window) -> None:
         document, window_number = self._document, window.number

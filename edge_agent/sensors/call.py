@@ -52,15 +52,15 @@ class CallSensor(LiveSensor):
         return update
 
 
-def _plain_value(value: Any) -> Any:
+def _plain_value(result: Any) -> Any:
     """Convert a function's result to a number or a text, so that no foreign code runs in the agent's loop."""
-    if value is None or type(value) in (bool, int, float, str):
-        return value
+    if result is None or type(result) in (bool, int, float, str):
+        return result
     for convert in (operator.index, float, str):
         try:
-            return convert(value)
+            return convert(result)
         except OverflowError:
-            return math.inf if value > 0 else -math.inf
+            return math.inf if result > 0 else -math.inf
         except (TypeError, ValueError):
             continue
     raise TypeError("a reading is neither a number nor a text")

@@ -131,15 +131,15 @@ def _start_process(words: Sequence[str]) -> _Process:
 
 def _read(process: _Process, deadline: float) -> bytes:
     """Read a command's output until it is closed. Raises FailedError if it is too long, TimeoutExpired if too slow."""
-    stream = process.stdout
-    assert stream is not None
+    pipe = process.stdout
+    assert pipe is not None
     output = bytearray()
     with selectors.DefaultSelector() as selector:
-        selector.register(stream, selectors.EVENT_READ)
+        selector.register(pipe, selectors.EVENT_READ)
         while True:
             if not selector.select(max(0.0, deadline - time.monotonic())):
                 raise subprocess.TimeoutExpired("", 0.0)
-            chunk = os.read(stream.fileno(), MAX_OUTPUT_BYTES)
+            chunk = os.read(pipe.fileno(), MAX_OUTPUT_BYTES)
             output += chunk
             if not chunk:
                 return bytes(output)
@@ -168,6 +168,6 @@ def _end(process: _Process) -> None:
     with contextlib.suppress(ChildProcessError):  # as process 1 of a container the agent inherits the group's processes
         while True:
             os.waitpid(-process.pid, 0)
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            stream.close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

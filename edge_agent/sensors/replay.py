@@ -44,10 +44,10 @@ def replay_of(config: dict[str, Any]) -> ReplaySensor:
     """Make the replay of a configuration. Raises ConfigError if its file cannot be read, or has too few rows."""
     file, column = Path(config["file"]), config["column"]
     only = config.get("only", ())
-    if (seconds := config.get("every")) is None:
+    if (tick_seconds := config.get("every")) is None:
         values = read_recording(file, column, only)
     else:
-        values = read_changes(file, column, config["time"], seconds, only)
+        values = read_changes(file, column, config["time"], tick_seconds, only)
     if (row_ranges := config.get("rows")) is not None:
         if max(end for _, end in row_ranges) > len(values):
             raise ConfigError(f"{file} has {len(values)} rows, fewer than its sensor's rows name")
@@ -90,18 +90,18 @@ def read_changes(path: Path, column: str, time: str, seconds: float, only: Seque
 
 def _read_rows(path: Path, column: str, time: str | None, only: Sequence[str]) -> list[tuple[str, str]]:
     """Read the time ("" without a column of times) and the reading of the rows that `only` selects, as texts."""
-    filters = [(name, cell) for name, _, cell in (word.partition("=") for word in only)]
+    filters = [(name, cell) for name, _, cell in (condition.partition("=") for condition in only)]
     try:
         with csv_rows(path, ConfigError) as (header, rows):
             column_names = [column] if column in header else [name.strip() for name in column.split(",")]
             for name in (*column_names, *(name for name, _ in filters), *([] if time is None else [time])):
                 if name not in header:
                     raise ConfigError(f"{path} has no column {name!r}")
-            columns = [header.index(name) for name in column_names]
+            indices = [header.index(name) for name in column_names]
             filter_cells = [(header.index(name), cell) for name, cell in filters]
             time_index = None if time is None else header.index(time)
             return [
-                ("" if time_index is None else row[time_index], ",".join(row[column_index] for column_index in columns))
+                ("" if time_index is None else row[time_index], ",".join(row[column_index] for column_index in indices))
                 for row in rows
                 if all(row[column_index].strip() == cell for column_index, cell in filter_cells)
             ]

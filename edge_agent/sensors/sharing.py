@@ -58,9 +58,9 @@ class SharedSensor:
         """True if the recording has ended before a tick."""
         return self._safely(lambda: self.sensor.finished(tick), False)
 
-    def _safely(self, call: Callable[[], _T], fallback: _T) -> _T:
+    def _safely(self, question: Callable[[], _T], fallback: _T) -> _T:
         try:
-            return call()
+            return question()
         except Exception:  # the text and the class of the exception may hold a reading
             self._fault = _RAISES
             return fallback
