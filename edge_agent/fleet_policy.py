@@ -166,7 +166,12 @@ class FleetPolicy:
             else:
                 self._accept(topic, payload, answer)
         except FuguError as error:
-            self._refuse(topic, payload, error.reason, str(error))
+            detail = str(error)
+            if error.reason == Reason.CONFIG:  # of a sensor: it may name files, or the length of a recording
+                if topic not in self._retries:
+                    NOTICES.warning("a policy is refused: %s", detail)
+                detail = "a sensor of this device cannot be opened: its own log says why"
+            self._refuse(topic, payload, error.reason, detail)
         except sqlite3.Error as error:
             self._refuse(topic, payload, Reason.STORAGE, f"cannot store what was accepted: {error}")
         self._judge_next()

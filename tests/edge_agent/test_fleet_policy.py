@@ -16,6 +16,7 @@ import pytest
 from edge_agent.fleet_policy import DAY_SECONDS, MOST_WAITING, FleetPolicy
 from edge_agent.judge import judge
 from edge_agent.plan import Managed, StreamPlan
+from edge_agent.sensors.source import ConfigError
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import JUDGED_BYTES, PolicyStatus
 from fugu.contract.topics import topic_of
@@ -120,6 +121,23 @@ def test_a_refused_time_is_not_said_to_be_the_policy_that_was_accepted(bench: Be
     assert status.judged == sha256(b"old time").digest()[:JUDGED_BYTES]
     bench.judge(POLICY, b"three", accepted(3))
     assert bench.asked == [b"three", b"old time"], "the policy was judged before"
+
+
+def test_what_a_sensor_says_that_cannot_be_opened_stays_on_the_device(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The path of a recording, and how many rows it has, were in a retained message."""
+
+    def fails(*_: object) -> None:
+        raise ConfigError("/home/ann/night.csv has 4711 rows, fewer than its sensor's rows name")
+
+    monkeypatch.setattr(bench.fleet, "_switch", fails)
+    for status in (bench.judge(POLICY, b"one", accepted(1)), bench.judge(POLICY, b"one", accepted(1))):
+        assert (status.version, status.reason) == (0, "config")
+        assert status.detail == "a sensor of this device cannot be opened: its own log says why"
+    assert [record.message for record in caplog.records if "4711" in record.message] == [
+        "a policy is refused: /home/ann/night.csv has 4711 rows, fewer than its sensor's rows name"
+    ]
 
 
 @pytest.mark.parametrize("reason", ["judge", "config", "not_yet_valid"])
