@@ -175,7 +175,7 @@ class Agent:
         self._wake.set()
 
     def _published(self, mid: int, accepted: bool) -> None:
-        client = self._link.clients
+        client = self._link.client_count
         self._queue_event(lambda: self._sender.answered(client, mid, accepted))
 
     def _queue_message(self, topic: str, payload: bytes) -> None:

@@ -54,7 +54,9 @@ class Sender:
 
         Frames that the broker may have lost follow after `RESEND_SECONDS`.
         """
-        lost_publications = [publication for publication in self._in_flight if publication[0] != self._link.clients]
+        lost_publications = [
+            publication for publication in self._in_flight if publication[0] != self._link.client_count
+        ]
         self._resend_ids = sorted({*self._resend_ids, *map(self._in_flight.pop, lost_publications)})
         self._progress_time = time.monotonic()
         self._patience_seconds = RESEND_SECONDS
@@ -75,7 +77,7 @@ class Sender:
             self._sent_through = frame_id
         else:
             self._resend_ids.pop(0)
-        self._in_flight[self._link.clients, mid] = frame_id
+        self._in_flight[self._link.client_count, mid] = frame_id
         self._sent_at[frame_id] = time.monotonic()
         return True
 

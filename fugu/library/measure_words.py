@@ -110,7 +110,7 @@ def _notes(plan: MeasurePlan) -> Iterator[str]:
 
 
 def _graph_sentences(plan: MeasurePlan) -> Iterator[str]:
-    """Yield sentences on the states that stay hidden, and on those that points tell apart, if the graph names any."""
+    """Yield sentences on hidden states and on states that points may tell apart; nothing without names."""
     spec = plan.spec
     pair_words, any_words = (f"by a factor of up to {math.exp(loss):.3g}" for loss in (spec.epsilon, plan.epsilon_any))
     if groups := spec.wording.get("apart"):

@@ -78,7 +78,7 @@ def errors_table(
 
 
 def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
-    """Draw released shares over the last windows in one lane per set of states; of profiles only the last one.
+    """Draw the last released shares, in a lane for each set of states; of profiles only the last one is drawn.
 
     With `truth`, the recording's shares are drawn as well.
     """

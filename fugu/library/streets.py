@@ -205,7 +205,7 @@ class Street:
         if not not_private:
             refuse_not_private(self.privacy)
         folder = Path(folder)
-        texts = {Path(_POLICIES, f"{file_name}.json"): policy.to_json() for file_name, policy in self.policies.items()}
+        texts = {Path(_POLICIES, f"{device}.json"): policy.to_json() for device, policy in self.policies.items()}
         if not texts:
             texts = {Path(_GROUP): "\n".join(["[[groups]]", *toml_lines(self.fields), ""])}
         for file_name in texts:

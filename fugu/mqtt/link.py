@@ -164,7 +164,7 @@ class Link:
         certificate_end: when the broker's certificate ends, in Unix seconds; `None` without TLS.
         last_error: the newest problem in words, empty while all is well.
         protocol: the version of MQTT that is spoken, or tried.
-        clients: how many clients the link has had. Publications of an earlier client are never answered.
+        client_count: how many clients the link has had. Publications of an earlier client are never answered.
     """
 
     broker: Broker
@@ -185,7 +185,7 @@ class Link:
         """Prepare the link, which does nothing before `start`."""
         self.last_error = ""
         self.certificate_end: float | None = None
-        self.clients = 0
+        self.client_count = 0
         self.protocol: Literal["5", "3.1.1"] = "5" if self.broker.protocol == "auto" else self.broker.protocol
         self._client: Client | None = None
         self._requests = _SubscriptionRequests()
@@ -204,9 +204,9 @@ class Link:
         """
         _check_filters(self.subscriptions)
         self._client = self._new_client()
-        if not self.clients:
+        if not self.client_count:
             self._waits_since = time.monotonic()
-        self.clients += 1
+        self.client_count += 1
         self._client.connect_async(self.broker.host, self.broker.port, self.broker.keepalive, **self._connect_options())
         self._client.loop_start()
 

@@ -422,7 +422,7 @@ class Gateway:
     def _tell_connected(self) -> None:
         """Tell the monitor and the parts of a new connection: the broker may have lost its retained messages."""
         self._monitor.connected()
-        begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
+        begun_anew, self._clients = self._link.client_count != self._clients, self._link.client_count
         self._call_parts("connected", begun_anew=begun_anew)
 
     def _record(self, recorder: Recorder, arrivals: Arrivals) -> None:

@@ -29,7 +29,7 @@ FRAMES = 5
 class Link:
     """A connection that takes everything, or so much."""
 
-    clients = 1
+    client_count = 1
 
     def __init__(self, most: int = 1_000_000) -> None:
         self.sent: list[bytes] = []
@@ -216,7 +216,7 @@ def test_what_was_under_way_when_the_link_began_anew_is_sent_again(tmp_path: Pat
         sender.connected()
         sender.pump()
         assert link.sent == first, "the client of before sends them again by itself"
-        link.clients, link.sent = 2, []
+        link.client_count, link.sent = 2, []
         sender.connected()
         sender.answered(1, 1, True)  # waited behind the connection
         sender.pump()

@@ -273,7 +273,7 @@ def test_properties_of_any_size_that_a_client_adds_end_nobodys_connection(broker
             sender.sendall(packet(0x32, published(b"t/x", b"%d" % number, FIVE, number, more)))
         wait_until(lambda: len(messages) == 2, "both messages", instead=lambda: (messages, link.last_error))
     assert [payload for _, payload, _ in messages] == [b"1", b"2"]
-    assert (link.connected, link.clients) == (True, 1)
+    assert (link.connected, link.client_count) == (True, 1)
 
 
 def test_what_was_half_sent_does_not_begin_the_next_connection() -> None:
