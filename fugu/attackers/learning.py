@@ -312,9 +312,8 @@ def truth_learner(outputs: Outputs, knowledge: Knowledge) -> Floats:
         return posteriors
     for x in range(outputs.states):
         prior = knowledge.prior[:, x]
-        log_odds = np.log(np.clip(prior, 1e-9, 1.0)) - np.log(np.clip(1 - prior, 1e-9, 1.0))
-        columns = (np.ones(outputs.ticks), log_odds - log_odds.mean(), *_features(outputs, knowledge, x))
-        features = np.column_stack(columns)
+        logit = np.log(np.clip(prior, 1e-9, 1.0)) - np.log(np.clip(1 - prior, 1e-9, 1.0))
+        features = np.column_stack([np.ones(outputs.ticks), logit - logit.mean(), *_features(outputs, knowledge, x)])
         for fold, tick_indices in training_ticks(truth, _FOLDS):
             if tick_indices.size:
                 tick_indices = tick_indices[:: -(-tick_indices.size // _MOST_TICKS)]

@@ -168,16 +168,14 @@ class Recorded:
 
     def paths_covered(self, mechanism: Mechanism, *path_sets: Ints) -> int:
         """The number of paths of each hypothesis for which the draws suffice; a set of paths is (trials, ticks)."""
-        path_count = len(path_sets[0])
+        limit = len(path_sets[0])
         for count in mechanism.counts:
-            path_count = min(
-                path_count, self.noises[count.name].size // (len(path_sets) * mechanism.noise_uses(count.name))
-            )
+            limit = min(limit, self.noises[count.name].size // (len(path_sets) * mechanism.noise_uses(count.name)))
         for n, (x, draws) in product(mechanism.drawn_sources, enumerate(self.drawn)):
             shown_states = np.array(mechanism.sources[n].shown_states)
             draws_used = np.cumsum(sum((shown_states[paths] == x).sum(axis=1) for paths in path_sets))
-            path_count = min(path_count, int(np.searchsorted(draws_used, draws.size, side="right")))
-        return path_count
+            limit = min(limit, int(np.searchsorted(draws_used, draws.size, side="right")))
+        return limit
 
     def symbols(self, states: Ints, source: Source) -> Ints:
         """A symbol for each state of the chain, in the same shape."""

@@ -105,16 +105,16 @@ def attack_stretches(
     courses = [is_counted[states[stretch.first - 1 : stretch.first + ticks]] for stretch in scored_stretches]
     usual_count = float(np.median([course[1:].sum() for course in courses]))
     odds = Odds(chain, is_counted, ticks, usual_count, outputs)
-    trials: dict[str, list[tuple[bool, float, float]]] = {secret: [] for secret in SECRETS}
+    results: dict[str, list[tuple[bool, float, float]]] = {secret: [] for secret in SECRETS}
     for stretch, course in zip(scored_stretches, courses, strict=True):
         end_states = int(states[stretch.begin - 1]), int(states[stretch.end])
         prior_odds, posterior_odds = odds.prior_odds(stretch, *end_states), odds.posterior_odds(stretch, *end_states)
-        for secret, is_true, prior, after_odds in zip(
+        for secret, is_true, prior, posterior in zip(
             SECRETS, secret_answers(course, usual_count), prior_odds, posterior_odds, strict=True
         ):
             if np.isfinite(prior):  # a certain answer is no secret
-                trials[secret].append((is_true, prior, after_odds))
-    return tuple(_judge_secret(secret, ticks, outcomes, epsilon) for secret, outcomes in trials.items() if outcomes)
+                results[secret].append((is_true, prior, posterior))
+    return tuple(_judge_secret(secret, ticks, outcomes, epsilon) for secret, outcomes in results.items() if outcomes)
 
 
 def secret_answers(course: Bools, usual_count: float) -> tuple[bool, bool, bool]:
@@ -245,8 +245,8 @@ class Odds:
         k = len(self._chain)
         weights_so_far = np.zeros((k, 2, 1))
         weights_so_far[:, 0, 0] = forward
-        for weights in likelihoods:
-            courses = self._courses(length) * weights
+        for likelihood in likelihoods:
+            courses = self._courses(length) * likelihood
             next_weights = np.zeros((k, 2, weights_so_far.shape[2] + length))
             for x, y, had_onset, has_onset in product(range(k), range(k), range(2), range(2)):
                 sums = np.convolve(weights_so_far[x, had_onset], courses[x, y, has_onset])

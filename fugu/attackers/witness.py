@@ -178,8 +178,8 @@ class _ExpandedChain(NamedTuple):
                 heard_probs = (heard_probs[:, :, None] * source.emission[:, None, :]).reshape(mechanism.states, -1)
                 heard_probs = heard_probs[:, _extreme_columns(heard_probs)]
         state_tilts = np.zeros((mechanism.ticks, mechanism.states))
-        sizes = [source.emission.shape[1] for source in mechanism.sources]
-        source_tilts = {n: np.zeros((mechanism.ticks, size)) for n, size in enumerate(sizes)}
+        symbol_counts = [source.emission.shape[1] for source in mechanism.sources]
+        source_tilts = {n: np.zeros((mechanism.ticks, size)) for n, size in enumerate(symbol_counts)}
         for n in mechanism.followed_counts:
             count = mechanism.counts[n]
             target = state_tilts if count.source is None else source_tilts[count.source]

@@ -299,13 +299,13 @@ def _repeat_alarms(cells: Cells, length: int) -> list[Alarm]:
     starts = np.arange(0, cells.size - length + 1, length)
     pieces = (slice(span.start * length, span.stop * length) for span in _slices(starts.size, max(1, _PIECE // length)))
     hashes = np.concatenate([_hashes(cells[piece], length)[::length] for piece in pieces])
-    order = np.argsort(hashes, kind="stable")
-    sorted_hashes = hashes[order]
+    hash_order = np.argsort(hashes, kind="stable")
+    sorted_hashes = hashes[hash_order]
     for span in _slices(cells.size - length + 1):
         stretch_hashes = _hashes(cells[span.start : span.stop + length - 1], length)
         positions = np.minimum(np.searchsorted(sorted_hashes, stretch_hashes), sorted_hashes.size - 1)
         for start in span.start + np.flatnonzero(sorted_hashes[positions] == stretch_hashes):
-            twin = int(starts[order[positions[start - span.start]]])
+            twin = int(starts[hash_order[positions[start - span.start]]])
             is_equal = np.array_equal(cells[twin : twin + length], cells[start : start + length])
             if is_equal and abs(twin - start) >= length:
                 return [Alarm("repeats", f"{length} draws from number {twin} on come again from number {start} on")]
@@ -365,7 +365,7 @@ def device_tests(
     """
     changed_draws = {name: recording for name, recording in (changes or {}).items() if recording[1]}
     samples = [sample for sample in _samples(policy, symbols, noise, points) if sample.cells.size]
-    pooled_samples = list(_pooled_samples(policy, noise, changed_draws))
+    pooled_samples = list(_pools(policy, noise, changed_draws))
     tests = [sample.draw_test(false_alarms / 2 / len(samples + pooled_samples)) for sample in samples + pooled_samples]
     sample_pairs = list(combinations(samples, 2))
     for first, other in sample_pairs:
@@ -398,9 +398,7 @@ def _samples(
             yield _Sample(f"points of {labels[state]}, table {number}", *_cells(policy, number, state, released_points))
 
 
-def _pooled_samples(
-    policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], changes: Changes
-) -> Iterator[_Sample]:
+def _pools(policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], changes: Changes) -> Iterator[_Sample]:
     for name in dict.fromkeys(name for _, name in noise):
         state_counts = (counts for (_, window_name), counts in noise.items() if window_name == name)
         all_counts = sum(state_counts, start=array("q", changes[name][1] if name in changes else ()))

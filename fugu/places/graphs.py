@@ -150,9 +150,7 @@ def surrogates(coordinates: ArrayLike, constraint: Bools) -> Ints:
     if not len(excluded_states):
         return surrogate
     # |a - b|^2 less the |a|^2 that all share, in floating point, where these whole numbers are exact
-    excluded_points, possible_points = (
-        points[states].astype(np.float64) for states in (excluded_states, possible_states)
-    )
+    excluded_points, possible_points = (points[k].astype(np.float64) for k in (excluded_states, possible_states))
     distances = np.sum(possible_points * possible_points, axis=1) - 2.0 * excluded_points @ possible_points.T
     surrogate[excluded_states] = possible_states[np.argmin(distances, axis=1)]  # argmin takes the first of equals
     return surrogate.astype(np.int64)

@@ -128,9 +128,9 @@ def _solve_program(costs: Floats, demands: list[_Demand], seconds: float) -> Flo
     upper_blocks: list[int] = []
     factors: list[float] = []
     block_count = row_count
-    for protected, bound in demands:
+    for pairs, bound in demands:
         ratio = bound / (1 << RATIO_BITS)
-        for clique in _cliques(protected):
+        for clique in _cliques(pairs):
             if len(clique) == 2:
                 lower_blocks += clique
                 upper_blocks += clique[::-1]

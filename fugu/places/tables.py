@@ -211,7 +211,7 @@ class TableWeights(NamedTuple):
     share: float
 
 
-def check_table(weights: ArrayLike, protected: Bools, epsilon: Fraction | int | float) -> None:
+def check_table(weights: ArrayLike, is_protected: Bools, epsilon: Fraction | int | float) -> None:
     """Certify a table of N x M weights for protected pairs (N x N, symmetric), in integers; epsilon is at most 20.
 
     Raises:
@@ -219,14 +219,14 @@ def check_table(weights: ArrayLike, protected: Bools, epsilon: Fraction | int | 
             e^epsilon.
     """
     table = np.asarray(weights)
-    if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or protected.shape != (len(table),) * 2:
+    if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or is_protected.shape != (len(table),) * 2:
         raise TableError("a table is a matrix of integers with one row for each state of the graph")
     if table.min(initial=1) < 1 or table.max(initial=1) > SCALE:
         raise TableError("every weight of a table is at least 1: an output that a state can never give reveals it")
     table = table.astype(np.int64)
     for state in np.flatnonzero(table.sum(axis=1) != SCALE):
         raise TableError(f"the weights of state {state} sum to {int(table[state].sum())}, not to 2^32")
-    if (violation := _find_violation(table, protected, floor_exp(epsilon))) is not None:
+    if (violation := _find_violation(table, is_protected, floor_exp(epsilon))) is not None:
         i, j, z = violation
         raise TableError(
             f"output {z} tells state {i} from state {j}: weights {table[i, z]} and {table[j, z]} "
@@ -256,8 +256,8 @@ def build_table(
     if not np.any(constraint_values - constraint_values[0]):
         raise TableError("all possible states measure the same, so a release would be exact: use the fallback table")
     factor = math.ceil(finite_factor(hull, constraint_values))
-    protected = protected_pairs(hull, points, constraint)
-    demands = [(protected[np.ix_(constraint, constraint)], floor_exp(epsilon))]
+    is_protected = protected_pairs(hull, points, constraint)
+    demands = [(is_protected[np.ix_(constraint, constraint)], floor_exp(epsilon))]
     if factor * Fraction(epsilon) <= MOST_EPSILON:
         demands.append((complete(len(constraint_values)), floor_exp(factor * Fraction(epsilon))))
     span_hull, span_points, basis = unroll(hull, constraint_values)
@@ -273,7 +273,7 @@ def build_table(
             break
     assert best_table is not None
     weights = best_table[0][(np.cumsum(constraint) - 1)[surrogates(points, constraint)]]
-    check_table(weights, protected, epsilon)
+    check_table(weights, is_protected, epsilon)
     return TableWeights(weights, constraint_values[0] + box.points() @ basis, best_table[1])
 
 
@@ -304,16 +304,16 @@ def certify(mass: NDArray[np.float64], demands: Sequence[tuple[Bools, int]]) -> 
     share = 2.0**-28
     while True:
         table = _round_rows((1.0 - share) * mass + share * profile)
-        if share == 1.0 or all(_find_violation(table, protected, bound) is None for protected, bound in demands):
+        if share == 1.0 or all(_find_violation(table, is_protected, bound) is None for is_protected, bound in demands):
             return table, share
         share *= 2.0
 
 
-def _find_violation(table: Ints, protected: Bools, bound: int) -> tuple[int, int, int] | None:
+def _find_violation(table: Ints, is_protected: Bools, bound: int) -> tuple[int, int, int] | None:
     """Return a protected pair and an output that separates it by more than bound / 2^24; `None` if there is none."""
     upper_bounds = _upper_bounds(table, bound)
-    for state in np.flatnonzero(protected.any(axis=1)):
-        partners = np.flatnonzero(protected[state])
+    for state in np.flatnonzero(is_protected.any(axis=1)):
+        partners = np.flatnonzero(is_protected[state])
         exceeds_bound = table[state] > upper_bounds[partners]
         if exceeds_bound.any():
             partner_index, output = np.argwhere(exceeds_bound)[0]
@@ -417,9 +417,8 @@ def noise_pairs(noise: Noise, points: Ints, constraint: Bools, epsilon: float) -
         keeps_bound = np.array([np.all(state_weights <= upper_bounds, axis=1) for state_weights in weights])
         is_protected[np.ix_(states, states)] = keeps_bound & keeps_bound.T
     else:
-        is_protected[np.ix_(states, states)] = _hull_of(noise.noise.vertices).pairs_within(
-            _centres(noise, points)[states]
-        )
+        centres = _centres(noise, points)[states]
+        is_protected[np.ix_(states, states)] = _hull_of(noise.noise.vertices).pairs_within(centres)
     np.fill_diagonal(is_protected, False)
     return is_protected
 

@@ -193,13 +193,13 @@ def _raised_charge(
     release waits for them. So is the charge of earlier louder ticks that are not known to be far enough away.
     """
     max_charge = max(other.charge for other in group if other.after >= disclosure.after)
-    raised = disclosure if max_charge == disclosure.charge else disclosure._replace(charge=max_charge, runs=())
-    louder_disclosures = [other for other in group if other.after < raised.after and other.charge > raised.charge]
+    result = disclosure if max_charge == disclosure.charge else disclosure._replace(charge=max_charge, runs=())
+    louder_disclosures = [other for other in group if other.after < result.after and other.charge > result.charge]
     if not louder_disclosures:
-        return raised, False
-    if raised.mechanism == "chain" and history is not None and _is_far_enough(raised, louder_disclosures, history):
-        return raised, True
-    return raised._replace(charge=max(other.charge for other in louder_disclosures), runs=()), False
+        return result, False
+    if result.mechanism == "chain" and history is not None and _is_far_enough(result, louder_disclosures, history):
+        return result, True
+    return result._replace(charge=max(other.charge for other in louder_disclosures), runs=()), False
 
 
 def _is_far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history: Histories) -> bool:

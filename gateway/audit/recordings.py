@@ -164,9 +164,8 @@ class PublishedOutputs(NamedTuple):
             else:
                 noises |= window_noise(definition, self.windows(definition.name), self.states, self.begin)
         has_symbol = self.symbols >= 0
-        state_symbols = [
-            self.symbols[(self.states == x) & has_symbol] for x in range(len(self.policy.discretiser.states))
-        ]
+        states = range(len(self.policy.discretiser.states))
+        state_symbols = [self.symbols[(self.states == x) & has_symbol] for x in states]
         return Recorded(state_symbols, noises)
 
 

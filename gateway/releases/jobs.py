@@ -384,12 +384,12 @@ def allowances(
         key, request_names = AccountKey(device, stream, audience_name), [request_name for request_name, _ in requests]
         audience = config.audiences[audience_name]
         streams = sorted(groups.get((device, stream), [(device, stream)]))
-        versions_of = {member: versions for member in streams if (versions := catalogue.charged_policies(*member))}
-        if (device, stream) not in versions_of:  # no ticks to tell of, and none to charge
+        stream_versions = {member: versions for member in streams if (versions := catalogue.charged_policies(*member))}
+        if (device, stream) not in stream_versions:  # no ticks to tell of, and none to charge
             continue
-        policies = [policy for versions in versions_of.values() for policy in versions]
-        base = sum(max(units_above(policy.window_rate) for policy in versions) for versions in versions_of.values())
-        streams_past = past(versions_of)
+        policies = [policy for versions in stream_versions.values() for policy in versions]
+        base = sum(max(units_above(policy.window_rate) for policy in versions) for versions in stream_versions.values())
+        streams_past = past(stream_versions)
         try:
             request_classes = (_classes(own_chains, policies, streams_past) for _, own_chains in requests)
             classes = list(dict.fromkeys(chain.from_iterable(request_classes)))

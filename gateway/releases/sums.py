@@ -115,8 +115,8 @@ class SumReleases:
     def _sum_releases(self, window: SumWindow) -> tuple[list[list[_SumRelease]], dict[str, str]]:
         """The releases of a window to each audience that may be told, and the reasons why other audiences may not."""
         maker, group = self._maker, window.group
-        if names := self._taken_names.intersection(group.release_names):
-            return [], {SITE: f"a release of releases.toml is called {min(names)} as well: give it another name"}
+        if clashes := self._taken_names.intersection(group.release_names):
+            return [], {SITE: f"a release of releases.toml is called {min(clashes)} as well: give it another name"}
         policies = {
             device: maker.catalogue.recall(device, group.stream, version, SymbolModel).policy
             for device, version in window.members
@@ -186,9 +186,7 @@ class SumReleases:
         return lambda number: content_of(sum_release.job, sum_release.release, sum_release.promise, noisy, number)
 
 
-def _sum_job(
-    group: GroupDocument, audience: str, promise: Audience | None, name: str, policies: Sequence[Policy]
-) -> Job:
+def _sum_job(group: GroupDocument, audience: str, terms: Audience | None, name: str, policies: Sequence[Policy]) -> Job:
     """The job that releases a group's sum to an audience; `policies` are those of the homes."""
     plan = ScheduledRelease(
         name=name, stream=group.stream, query="count", states=group.count, length=group.length, audience=audience,
@@ -203,4 +201,4 @@ def _sum_job(
     is_useful = all(policy.useful_for == "share" for policy in policies)
     topic = topic_of("release", group.fleet, audience, name)
     clock = Clock(epoch_us=group.epoch_us, period_us=group.period_us)
-    return Job(plan, question, promise, topic, clock, is_useful, honest=group.honest, helper=group.helper_digits)
+    return Job(plan, question, terms, topic, clock, is_useful, honest=group.honest, helper=group.helper_digits)

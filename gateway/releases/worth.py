@@ -202,18 +202,14 @@ def _useful_alternatives(job: Job, kinds: Counter[_DeviceKind], budget: int) -> 
     lengths = [job.plan.length << doublings for doublings in range(_DOUBLINGS)]
     worths = [worth for length in lengths if (worth := worth_of(job, kinds, budget, length)) is not None]
     useful_worths = [worth for worth in worths if worth.useful][:1]
-    alternatives = [f"windows of {worth.length:,} ticks (off by {_tick_text(worth.error)})" for worth in useful_worths]
+    ways = [f"windows of {worth.length:,} ticks (off by {_tick_text(worth.error)})" for worth in useful_worths]
     if not job.question.windows and job.question.mechanism not in ALONE and budget:
         scale = Fraction(job.question.query.definition.sensitivity) / Fraction(nats(budget))
         error = math.sqrt(kinds.total() * len(job.question.query.groups) * noise_variance(scale))
         counts = (Worth(length, error, _guess_error(job, kinds, length)) for length in lengths)
-        alternatives += [
+        ways += [
             f"windows of {window.length:,} ticks that devices count, with noise of scale {float(scale):.4g} (off by "
             f"{_tick_text(error)}; fugu plan window)"
             for window in [worth for worth in counts if worth.useful][:1]
         ]
-    return (
-        f"useful are {', or '.join(alternatives)}"
-        if alternatives
-        else "no length of its windows is: raise epsilon, or count more"
-    )
+    return f"useful are {', or '.join(ways)}" if ways else "no length of its windows is: raise epsilon, or count more"

@@ -32,12 +32,12 @@ def point_losses(policy: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
     alike_ratio = possible_ratio = Fraction(1)
     for table_text in (policy["fallback"], *policy.get("tables", ())):
         *_, set_bits, _first, _until, kind, table_body = msgpack.unpackb(base64.b64decode(table_text)[1:], raw=False)
-        possible = _states_of_set(set_bits) or states
+        candidates = _states_of_set(set_bits) or states
         ratio = (_staircase_ratio if kind else _table_ratio)(policy["coordinates"], table_body)
-        possible_ratio = max([possible_ratio, *(ratio(x, y) for x in possible for y in possible if x < y)])
+        possible_ratio = max([possible_ratio, *(ratio(x, y) for x in candidates for y in candidates if x < y)])
         for x in states:
-            other_states = possible - {x}
-            alike_states = other_states & (graph[x] if x in possible else set()) if set_bits else other_states
+            other_states = candidates - {x}
+            alike_states = other_states & (graph[x] if x in candidates else set()) if set_bits else other_states
             alike_ratio = max([alike_ratio, *(ratio(x, y) for y in alike_states)])
             if len(alike_states) < (min_alike := min(policy.get("degree", 2) - 1, len(other_states))):
                 alike_ratio = max(alike_ratio, sorted(ratio(x, y) for y in other_states)[min_alike - 1])
@@ -61,8 +61,8 @@ def _table_ratio(_coordinates: list[Any], body: list[Any]) -> Ratio:
 
 def _staircase_ratio(coordinates: list[Any], body: list[Any]) -> Ratio:
     """The ratio of a staircase, q^-ceil(gauge(centres' difference)); unlikely states have the nearest likely centre."""
-    likely, corners, p, r, *_ = body
-    likely_states = _states_of_set(likely)
+    likely_bits, corners, p, r, *_ = body
+    likely_states = _states_of_set(likely_bits)
     nearest = [min((sum(v * v for v in _minus(x, coordinates[k])), k) for k in likely_states)[1] for x in coordinates]
 
     centres = [coordinates[k] for k in nearest]

@@ -299,10 +299,10 @@ def _leakage(kernel: Kernel, tick: Rows, start: Any, is_informed: bool) -> Matri
     if is_informed and start != "any":  # a known state acts as a start
         near = quilts(kernel, ratio, lambda power, near, far: apply(partial(product, power), near, transpose(far)))
         if is_small:
-            ends = [
+            end_leakages = [
                 walk_leakage(kernel, tick, [end], (near, quilt, open_end), False) for end in transpose(kernel.upper)
             ]
-            near = apply(min, near, apply(lambda *values: max(values), *ends))
+            near = apply(min, near, apply(lambda *values: max(values), *end_leakages))
         leakage = apply(max, leakage, near)
     return leakage
 
@@ -326,7 +326,7 @@ def all_points_loss(policy: Mapping[str, Any]) -> Fraction:
     start, adversary, initial = policy["stream_loss"]["start"], policy["stream_loss"]["adversary"], policy["initial"]
     chain = [[dict(row).get(y, 0) for y in range(len(initial))] for row in policy["transition"]]
     weights = stationary(chain) if start == "stationary" else initial if start == "given" else [1] * len(initial)
-    if any(p and not possible for p, possible in zip(weights, initial, strict=True)):
+    if any(p and not is_possible for p, is_possible in zip(weights, initial, strict=True)):
         raise NotRecomputed("a start in states that the policy takes for impossible")
     edge_counts, shown_states = _edge_counts(policy), policy.get("shows") or range(len(initial))
     ratios = [exp_up(Fraction(policy["epsilon"]) * count) for count in range(max(map(max, edge_counts)) + 1)]
@@ -339,17 +339,17 @@ def _edge_counts(policy: Mapping[str, Any]) -> list[list[int]]:
     """The number of epsilons between two states: edges of the shortest path in a possible set, at most the factor."""
     graph, states = joined_states(policy), range(len(policy["coordinates"]))
     edge_counts, visited_sets = [[int(x != y) for y in states] for x in states], []
-    possible = {x for x, p in enumerate(policy["initial"]) if p}
-    while possible not in visited_sets:
-        visited_sets.append(possible)
-        shown_states = {policy["shows"][x] for x in possible} if policy.get("shows") else possible
+    possible_states = {x for x, p in enumerate(policy["initial"]) if p}
+    while possible_states not in visited_sets:
+        visited_sets.append(possible_states)
+        shown_states = {policy["shows"][x] for x in possible_states} if policy.get("shows") else possible_states
         for x in shown_states:
             reached_states = {x}
             for edges in range(1, policy["factor"] + 1):
                 for y in shown_states - reached_states:
                     edge_counts[x][y] = max(edge_counts[x][y], edges)
                 reached_states |= shown_states & set().union(*(graph[y] for y in reached_states))
-        possible = {y for x in possible for y, _ in policy["transition"][x]}
+        possible_states = {y for x in possible_states for y, _ in policy["transition"][x]}
     return edge_counts
 
 

@@ -28,22 +28,22 @@ def guessed_ratio(
     Returns:
         The ratio, and a, b and f[a,b] of amounts above 0.
     """
-    states, best = range(len(numerator)), (math.inf, 0, [0])
-    order = sorted(states, key=lambda y: numerator[y] / denominator[y] if denominator[y] else math.inf, reverse=True)
+    states, best_start = range(len(numerator)), (math.inf, 0, [0])
+    ranking = sorted(states, key=lambda y: numerator[y] / denominator[y] if denominator[y] else math.inf, reverse=True)
     for b in (b for b in states if denominator[b]):
-        top, bottom, givers = numerator[b], denominator[b], []
-        for a in order:
+        top, bottom, sources = numerator[b], denominator[b], []
+        for a in ranking:
             if a != b and numerator[a] * bottom > top * denominator[a]:
                 top, bottom = (top + numerator[a] * limits[a][b], bottom + denominator[a] * limits[a][b])
-                givers.append(a)
-        best = min(best, (top / bottom, b, givers))
-    ratio, target, givers = best
+                sources.append(a)
+        best_start = min(best_start, (top / bottom, b, sources))
+    ratio, target, sources = best_start
     if not ratio < infinity:
         return math.inf, []
-    h = [1.0 if a == target else limits[a][target] * (a in givers) for a in states]
+    h = [1.0 if a == target else limits[a][target] * (a in sources) for a in states]
     h = [value / sum(map(mul, denominator, h)) for value in h]
-    basis = [(a, target if a in givers else a) for a in states]
-    signs = [1.0 if a in givers else -1.0 for a in states]
+    basis = [(a, target if a in sources else a) for a in states]
+    signs = [1.0 if a in sources else -1.0 for a in states]
     inverse = [[sign * ((a == b) - denominator[a] * h[b]) for b in states] for a, sign in enumerate(signs)]
     inverse[target] = h
     amounts = [sum(map(mul, row, numerator)) for row in inverse]
@@ -109,16 +109,16 @@ def useful_distances(
     ratio and from the ratios of known states n and n + 1 ticks away. `unit` and `infinity` encode the ratios 1 and oo.
     """
     power, columns = kernel, list(zip(*kernel, strict=True))
-    near = _quotients(power, unit, infinity)
-    best: Matrix = [[infinity] * len(kernel) for _ in kernel]
+    near_ratios = _quotients(power, unit, infinity)
+    best_bounds: Matrix = [[infinity] * len(kernel) for _ in kernel]
     best_n: Matrix = [[0] * len(kernel) for _ in kernel]
     for n in range(1, _MAX_DISTANCE):
         power = [[sum(map(mul, row, column)) for column in columns] for row in power]
-        far, power_ratio = _quotients(power, unit, infinity), ratio(n)
-        bound = quilt(power_ratio, near, far)
-        best_n = _cells(lambda a, b, last_n, n=n: n if a < b else last_n, bound, best, best_n)
-        best, near = _cells(min, best, bound), far
-        if power_ratio >= max(map(max, best)):
+        far_ratios, power_ratio = _quotients(power, unit, infinity), ratio(n)
+        bound = quilt(power_ratio, near_ratios, far_ratios)
+        best_n = _cells(lambda a, b, last_n, n=n: n if a < b else last_n, bound, best_bounds, best_n)
+        best_bounds, near_ratios = _cells(min, best_bounds, bound), far_ratios
+        if power_ratio >= max(map(max, best_bounds)):
             break
     return {n for x, row in enumerate(best_n) for y, n in enumerate(row) if n and x != y}
 
