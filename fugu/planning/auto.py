@@ -461,8 +461,8 @@ def scarce_answer(curves: Sequence[Curve], question: Question) -> tuple[Candidat
 def _useful_epsilons(curve: Curve, question: Question, answer_count: int | None = None) -> Iterator[float]:
     """Yield the epsilons at which an answer would be useful if `answer_count` answers judged it."""
     for epsilon, error in curve.points:
-        likely_candidate = replace(curve.candidate, expected_error=error, judged=answer_count or curve.candidate.judged)
-        if _ranking([likely_candidate], question):
+        judged_candidate = replace(curve.candidate, expected_error=error, judged=answer_count or curve.candidate.judged)
+        if _ranking([judged_candidate], question):
             yield epsilon
 
 

@@ -339,18 +339,18 @@ def make_measure_plan(
 
 def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
     """The long-run distribution of the chain's state, at the start of a cycle if steps change, and its name."""
-    cycle, name = spec.transition, "the stationary distribution"
+    product, name = spec.transition, "the stationary distribution"
     if spec.changes:
         name = "the distribution that every cycle begins with in the long run"
-        ticks = pairwise((0, *(tick for tick, _ in spec.changes), spec.cycle))
+        tick_pairs = pairwise((0, *(tick for tick, _ in spec.changes), spec.cycle))
         matrices = (spec.transition, *(matrix for _, matrix in spec.changes))
-        spans = zip(matrices, ticks, strict=True)
-        cycle = reduce(np.matmul, (np.linalg.matrix_power(matrix, end - begin) for matrix, (begin, end) in spans))
+        spans = zip(matrices, tick_pairs, strict=True)
+        product = reduce(np.matmul, (np.linalg.matrix_power(matrix, end - begin) for matrix, (begin, end) in spans))
     try:
-        return stationary_distribution(cycle / cycle.sum(axis=1, keepdims=True)), name
+        return stationary_distribution(product / product.sum(axis=1, keepdims=True)), name
     except ValueError:
         name = "the uniform distribution (there is more than one stationary distribution)"
-        return np.full(len(cycle), 1.0 / len(cycle)), name
+        return np.full(len(product), 1.0 / len(product)), name
 
 
 def _with_noise(spec: MeasureSpec, plan: SetPlan, fallback: Noise, distribution: Floats) -> SetPlan:

@@ -70,11 +70,11 @@ def _readings_at_clock(
     policy: Policy, recording: Recorded, options: ReadOptions
 ) -> tuple[Readings, NDArray[np.bool_], Ints]:
     """Read the readings, a mask (n,) of those at ticks of the policy, and the states at these ticks."""
-    loaded, period = load(recording, options), policy.clock.period_us / 1e6
-    readings = read_readings(loaded, options)
+    table, period = load(recording, options), policy.clock.period_us / 1e6
+    readings = read_readings(table, options)
     tick_stride = 1
     if readings.changes:
-        readings = read_readings(loaded, replace(options, period=period))
+        readings = read_readings(table, replace(options, period=period))
     elif readings.steady and readings.period_seconds:
         ratio = period / readings.period_seconds
         tick_stride = round(ratio)

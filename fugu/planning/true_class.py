@@ -26,7 +26,7 @@ from fugu.privacy.chain_model import ChainModel
 from fugu.privacy.covering_class import CoveringChains, widen
 from fugu.privacy.randomised_response import calibrate, rate_table
 
-__all__ = ["TrueClass", "attack_model", "ceiling_failures", "strongest", "true_class"]
+__all__ = ["TrueClass", "attack_model", "ceiling_failures", "strongest_attack", "true_class"]
 
 
 _WIDENING = 1.5
@@ -50,12 +50,12 @@ class Step(NamedTuple):
         return not any(attack.refutes or attack.unclear for attack in self.attacks)
 
     @property
-    def strongest(self) -> Attack:
+    def strongest_attack(self) -> Attack:
         """The attack that decides on the class."""
-        return strongest(self.attacks)
+        return strongest_attack(self.attacks)
 
 
-def strongest(attacks: Sequence[Attack]) -> Attack:
+def strongest_attack(attacks: Sequence[Attack]) -> Attack:
     """Choose the attack that decides on a class; `attacks` are ordered by success.
 
     Of the attacks that refute the class, the one that may be farthest beyond its ceiling is chosen. If none refutes it,
@@ -71,7 +71,7 @@ def strongest(attacks: Sequence[Attack]) -> Attack:
 
 def ceiling_failures(attacks: Sequence[Attack]) -> tuple[str, ...]:
     """Say why attacks on the third set refute a recommendation; empty if no attack does."""
-    best_attack = strongest(attacks)
+    best_attack = strongest_attack(attacks)
     if best_attack.high <= best_attack.ceiling:
         return ()
     verdict = "attackers are not" if best_attack.refutes else "the recording is too short to tell that attackers are"
@@ -158,8 +158,8 @@ def attack_model(
     attacked_class = true_class(states, segments, model.chains, epsilon, draw, generator)
     attacked: AttackedModel | None = None
     if attacked_class.steps:
-        strongest_attack = attacked_class.steps[-1].strongest
-        figures = {name: getattr(strongest_attack, name) for name in ("success", "low", "high", "ceiling", "guess")}
+        last_attack = attacked_class.steps[-1].strongest_attack
+        figures = {name: getattr(last_attack, name) for name in ("success", "low", "high", "ceiling", "guess")}
         attacked = AttackedModel(epsilon=epsilon, attackers=len(attacked_class.steps[0].attacks), **figures)
     refused = attacked_class.reason or None
     return model.model_copy(update={"chains": attacked_class.chains, "refused": refused, "attacked": attacked})
@@ -181,7 +181,7 @@ def _attack_outputs(
 
 def _refusal_reason(steps: Sequence[Step], epsilon: float) -> str:
     """Say why the widest class was refused: attackers were right too often, or the recording is too short."""
-    best_attack, count_noise = steps[-1].strongest, count_scale(steps[-1].chains, epsilon)
+    best_attack, count_noise = steps[-1].strongest_attack, count_scale(steps[-1].chains, epsilon)
     is_refuted = any(attack.refutes for step in steps for attack in step.attacks)
     return (
         f"{'no class passes' if is_refuted else 'too short to tell'}: even with noise of {count_noise:.3g} ticks "

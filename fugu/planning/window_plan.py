@@ -85,7 +85,7 @@ class JointPlan(NamedTuple):
 
     @property
     def start(self) -> Covered:
-        """The kind of start, the distribution at the first tick, for which the device's check holds."""
+        """The distributions at the first tick for which the device's check holds."""
         return _covered_start(self.chains, self.guarantee.adversary)
 
     @property

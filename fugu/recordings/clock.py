@@ -237,8 +237,8 @@ def _date_clock(
     # Of years with two digits there are no more than of days.
     first_numbers, last_numbers = ({match[group] for match in matches} for group in (1, 4))
     has_short_years = max(map(len, first_numbers | last_numbers), default=_FOUR) < _FOUR
-    difference = len(first_numbers) - len(last_numbers)
-    if has_short_years and (difference < 0 or (difference == 0 and first_match[2] == "-")):
+    surplus = len(first_numbers) - len(last_numbers)
+    if has_short_years and (surplus < 0 or (surplus == 0 and first_match[2] == "-")):
         orders.append("yy/mm")
     unclear_orders = () if year_first or unit or len(orders) == 1 else tuple(orders)
     return Clock(times, f"dates with the {ORDERS[order]} first", True, True, (), repeats, unclear_orders)

@@ -149,10 +149,12 @@ def time_of(table: Table, time_option: str | None) -> TimeCells | None:
         for name, cells in columns.items():
             if _plain_name(name) == usual_name and (usual_name not in _UNSURE or looks_like_time(cells)):
                 unit_in_name = _unit_of_name(name)
-                return _with_date(table, name, unit_in_name if unit_in_name and _all(cells, _is_number) else None)
-    dates = [name for name, cells in columns.items() if _all(cells, is_date)]
-    time_names = [name for name in columns if _LIKE_TIME.fullmatch(_plain_name(name))]
-    dates = dates or [name for name in time_names if _all(columns[name], _is_number) and looks_like_time(columns[name])]
+                return _with_date(table, name, unit_in_name if unit_in_name and _all_pass(cells, _is_number) else None)
+    dates = [name for name, cells in columns.items() if _all_pass(cells, is_date)]
+    time_like = {name: cells for name, cells in columns.items() if _LIKE_TIME.fullmatch(_plain_name(name))}
+    dates = dates or [
+        name for name, cells in time_like.items() if _all_pass(cells, _is_number) and looks_like_time(cells)
+    ]
     if len(dates) > 1 and table.changes is None:
         raise _column_question(f"{table.file} has {len(dates)} columns of times", "time", dates, "its times")
     return _with_date(table, dates[0], None) if dates else None
@@ -161,24 +163,28 @@ def time_of(table: Table, time_option: str | None) -> TimeCells | None:
 def _with_date(table: Table, name: str, unit: str | None) -> TimeCells:
     """Return the cells of a column of times. Join dates in one column with times of day in another column."""
     cells = table.columns[name]
-    if _all(cells, _HHMM.fullmatch) and (day := _partner(table, name, _YYYYMMDD.fullmatch)):
+    if _all_pass(cells, _HHMM.fullmatch) and (day := _other_column(table, name, _YYYYMMDD.fullmatch)):
         return _date_and_time(table, day, name, unit, [":".join(re.findall("..", cell.strip())) for cell in cells], "T")
-    if _all(cells, is_time_of_day):
-        if (day := _partner(table, name, is_date)) is None:
+    if _all_pass(cells, is_time_of_day):
+        if (day := _other_column(table, name, is_date)) is None:
             raise FuguError(
                 f"{table.file}: column {name} has times of day, and no column has dates: add one, or leave the times "
                 "out and give --period"
             )
         return _date_and_time(table, day, name, unit, cells, " ")
-    if _all(cells, lambda cell: is_date(cell) and ":" not in cell) and (time := _partner(table, name, is_time_of_day)):
+    if _all_pass(cells, _is_day) and (time := _other_column(table, name, is_time_of_day)):
         return _date_and_time(table, name, time, unit, table.columns[time], " ")
     return TimeCells(name, cells, unit, (name,))
 
 
-def _partner(table: Table, name: str, test: Callable[[str], object]) -> str | None:
+def _is_day(cell: str) -> bool:
+    return is_date(cell) and ":" not in cell
+
+
+def _other_column(table: Table, name: str, test: Callable[[str], object]) -> str | None:
     """Return the name of another column whose cells pass a test; None without one."""
     return next(
-        (candidate for candidate, cells in table.columns.items() if candidate != name and _all(cells, test)), None
+        (candidate for candidate, cells in table.columns.items() if candidate != name and _all_pass(cells, test)), None
     )
 
 
@@ -187,7 +193,7 @@ def _date_and_time(table: Table, day: str, time: str, unit: str | None, times: S
     return TimeCells(f"{day} and {time}", cells, unit, (day, time))
 
 
-def _all(cells: Sequence[str], test: Callable[[str], object]) -> bool:
+def _all_pass(cells: Sequence[str], test: Callable[[str], object]) -> bool:
     """Return whether the first 200 and last 200 cells, without missing ones, all pass a test."""
     sample = [cell for cell in (*cells[:_LOOKED_AT], *cells[-_LOOKED_AT:]) if not is_missing(cell)]
     return bool(sample) and all(map(test, sample))
@@ -235,9 +241,8 @@ def readings_column(table: Table, column: str | None, skipped_columns: Sequence[
             if len(candidates) == 1:
                 return candidates[0]
             break
-    candidates = [
-        name for name in candidates if not any(_all(table.columns[name], test) for test in (is_date, is_time_of_day))
-    ]
+    tests = is_date, is_time_of_day
+    candidates = [name for name in candidates if not any(_all_pass(table.columns[name], test) for test in tests)]
     names = [name for name in candidates if not _KEY.fullmatch(_plain_name(name))] or candidates
     names = [name for name in names if not all(map(is_missing, table.columns[name]))]
     names = [name for name in names if not _counts_rows(table.columns[name])] or names
@@ -293,12 +298,12 @@ def keys_of(
 
 def _tells_apart(cells: list[str], values: list[str], times: Floats | None, row_parts: Ints, *, is_named: bool) -> bool:
     """Return whether the cells of a column tell series apart, by the order, times and values of their rows."""
-    if _all(cells, is_date):
+    if _all_pass(cells, is_date):
         return False
     codes = codes_of(cells)
     is_change = np.diff(codes) != 0
     is_interleaved = bool(is_change.sum() > codes.max())
-    if is_named or not _all(cells, _is_amount):
+    if is_named or not _all_pass(cells, _is_amount):
         if times is None or is_interleaved:
             return is_interleaved
         return is_named or bool((is_change & (np.diff(times) < 0.0) & (np.diff(row_parts) == 0)).any())

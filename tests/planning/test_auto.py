@@ -20,7 +20,7 @@ from fugu.planning.auto import AutoPlan, auto_policy, least_epsilon, plan_auto, 
 from fugu.planning.candidates import LEAST_JUDGED, assess_now
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question
-from fugu.planning.true_class import strongest
+from fugu.planning.true_class import strongest_attack
 from fugu.privacy.randomised_response import calibrate
 from fugu.recordings.readings import Readings, read_readings
 from fugu_cli.demo.evaluation import RECORDINGS
@@ -250,7 +250,7 @@ def test_the_strongest_attacker_is_right_most_often(monkeypatch: pytest.MonkeyPa
     best = Attack("forward-backward", success=0.7, low=0.69, high=0.71, guess=0.6, **common)
     unsure = Attack("learned levels", success=0.62, low=0.5, high=0.79, guess=0.6, **common)
     monkeypatch.setattr("fugu.planning.auto.attack", lambda *_, **__: (best, unsure))
-    assert strongest((best, unsure)) is unsure
+    assert strongest_attack((best, unsure)) is unsure
     plan = planned(simulated(1, 6_000))
     assert plan.recommended.attack is best
     [sentence] = [sentence for sentence in verdict(plan) if "the strongest attacker" in sentence]

@@ -61,7 +61,7 @@ def test_a_class_that_attackers_refute_is_widened() -> None:
     assert widened.chains is not None
     first, last = widened.steps[0], widened.steps[-1]
     assert not first.passed
-    assert first.strongest.high > first.strongest.ceiling
+    assert first.strongest_attack.high > first.strongest_attack.ceiling
     assert last.passed
     assert widened.chains.odds_bound == last.chains.odds_bound > first.chains.odds_bound
     scales = [count_scale(step.chains, 1.0) for step in widened.steps]
@@ -75,10 +75,10 @@ def test_who_gains_nothing_is_not_the_strongest() -> None:
     still = Attack("guesser", 0.7, 0.7, 0.7, 0.8, 0.7, 0.0)
     step = Step(chains, (still, wide))
     assert step.passed
-    assert step.strongest is still
+    assert step.strongest_attack is still
     gained = Attack("reader", 0.75, 0.7, 0.81, 0.8, 0.7, 0.0)
     beaten = Step(chains, (gained, still, wide))
-    assert beaten.strongest is gained
+    assert beaten.strongest_attack is gained
     assert beaten.passed, "a gain that may be none refutes nothing"
 
 
@@ -123,7 +123,7 @@ def test_a_rare_state_is_not_widened_for_a_chance_difference_and_a_planted_gain_
     arguments = (states, segments, chains, 1.0)
     honest = true_class(*arguments, partial(draw_symbols, states, 1.0), np.random.default_rng(seed))
     assert [len(honest.steps), honest.chains] == [1, chains]
-    assert honest.steps[0].strongest.ceiling == honest.steps[0].strongest.guess
+    assert honest.steps[0].strongest_attack.ceiling == honest.steps[0].strongest_attack.guess
 
     def noise(chains: ChainClass, generator: np.random.Generator) -> Outputs:
         return release_symbols(generator.permutation(states), NoiseTable.binary(2**28, 2**28), generator)
@@ -135,7 +135,7 @@ def test_a_rare_state_is_not_widened_for_a_chance_difference_and_a_planted_gain_
 
     refused = true_class(*arguments, leaks, np.random.default_rng(seed), most_steps=2)
     assert refused.chains is None
-    assert refused.steps[0].strongest.refutes
+    assert refused.steps[0].strongest_attack.refutes
     assert (refused.reason or "").startswith("no class passes")
 
 
