@@ -208,8 +208,7 @@ class ChainModel(ModelFile):
             return f"q and r do not change over stretches of {ticks} ticks; each end of their intervals holds with 90 %"
         return (
             f"{'joint ' * (len(self.streams) > 1)}steps of odds ratios up to {self.chains.odds_bound:.4g}, which may "
-            f"change from tick to tick; it covers {covered_words(covered)} "
-            f"of {ticks} ticks"
+            f"change from tick to tick; it covers {covered_words(covered)} of {ticks} ticks"
         )
 
 

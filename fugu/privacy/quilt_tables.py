@@ -154,12 +154,8 @@ def least_quilt_scale(
         if not left_influences[a] < epsilon:
             continue
         if a and nodes_right < endless and (a + nodes_right) < (epsilon - left_influences[a]) * best_scale:
-            best_scale, best_left, best_right, best_influence = (
-                (a + nodes_right) / (epsilon - left_influences[a]),
-                a,
-                0,
-                left_influences[a],
-            )
+            best_scale, best_left, best_right = (a + nodes_right) / (epsilon - left_influences[a]), a, 0
+            best_influence = left_influences[a]
         max_width = (epsilon - left_influences[a]) * best_scale - nearby_count
         b = reach_right if max_width > reach_right else math.ceil(max_width) - 1
         while b >= 1:
@@ -180,9 +176,8 @@ def least_quilt_scale(
     if nodes_right > table_count:
         for a in range(reach_left + 1):
             if left_influences[a] < epsilon:
-                useful_width = max(
-                    useful_width, (epsilon - left_influences[a]) * best_scale - (a - 1 if a else nodes_left)
-                )
+                nearby_count = a - 1 if a else nodes_left
+                useful_width = max(useful_width, (epsilon - left_influences[a]) * best_scale - nearby_count)
     if nodes_left > table_count:
         useful_width = max(useful_width, epsilon * best_scale - nodes_right)
         for x in range(start_terms.shape[0]):

@@ -259,9 +259,8 @@ def _noise_start(request: WindowRequest, mechanism: Mechanism) -> Covered:
     """Return the starts that a mechanism's noise covers, which may be more than the request's."""
     if mechanism in ("mqm-approx", "group", "entry") or request.adversary == "universal":
         return "any"
-    return covered_start(
-        request.chains_with_start if mechanism == "chain" else known_chains(request.chains, request.start)
-    )
+    chains = request.chains_with_start if mechanism == "chain" else known_chains(request.chains, request.start)
+    return covered_start(chains)
 
 
 def _required_length(length: int | None) -> int:
@@ -298,9 +297,8 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     accepted_scale = scale if device_class is None else _raise_scale(scale, request, device_class)
     rate = request.sensitivity / float(accepted_scale) * (1.0 + 2.0**-50)
     chains = request.chains_with_start
-    accountant = ChainAccountant(chains)
     try:
-        tick_loss = accountant.loss(rate, request.adversary, request.dependent_ticks).epsilon
+        tick_loss = ChainAccountant(chains).loss(rate, request.adversary, request.dependent_ticks).epsilon
     except ChainClassError:
         tick_loss = math.inf
     # in a stream that ends, past and future leak differently

@@ -104,8 +104,8 @@ def decimated_bounded(chains: BoundedChains, stride: int) -> BoundedChains:
 def _step_probability(leave_rate: float, enter_rate: float, stride: int) -> float:
     """Return q/(q+r) (1 - (1-q-r)^D) without cancellation, q to leave and r to enter a state, q + r <= 1."""
     rate_sum = leave_rate + enter_rate
-    has_left = 1.0 if rate_sum >= 1.0 else -math.expm1(stride * math.log1p(-rate_sum))
-    return leave_rate / rate_sum * has_left
+    forgotten_share = 1.0 if rate_sum >= 1.0 else -math.expm1(stride * math.log1p(-rate_sum))
+    return leave_rate / rate_sum * forgotten_share
 
 
 def _power_range(low_base: Fraction, high_base: Fraction, stride: int) -> tuple[Fraction, Fraction]:

@@ -97,11 +97,9 @@ class KnownChains:
     def known_chains(self, start: Start | None) -> tuple[MarkovChain, ...]:
         """Return the chains with a start; with `None` each keeps its own."""
         chains = tuple(member.chain for member in self._members)
-        if start is None:
-            return chains
         if start == "any":
             return tuple(chain.any_start for chain in chains)
-        return tuple(MarkovChain.stationary(chain.transition) for chain in chains)
+        return chains if start is None else tuple(MarkovChain.stationary(chain.transition) for chain in chains)
 
     with_start = known_chains
 
@@ -122,7 +120,7 @@ class KnownChains:
 
     def is_followed(self, length: int) -> bool:
         """Return True if a stream of this length is to be computed tick by tick."""
-        return is_short(length, self.states) if self._stationary else length <= _LONGEST_RECURSION
+        return is_short(length, self.states) if self._is_stationary else length <= _LONGEST_RECURSION
 
     def work(self, length: int, adversary: Adversary) -> int:
         """Return the work of computing `length` ticks: steps times the fourth power of the states."""
@@ -130,10 +128,10 @@ class KnownChains:
 
     def quick_bound(self, rate: Floats) -> float:
         """Return a quick bound on the loss of an endless stream to the ignorant adversary; it may be infinite."""
-        return max(member.quick_bound(rate) for member in self._members) if self._stationary else math.inf
+        return max(member.quick_bound(rate) for member in self._members) if self._is_stationary else math.inf
 
     @cached_property
-    def _stationary(self) -> bool:
+    def _is_stationary(self) -> bool:
         return all(member.chain.is_stationary for member in self._members)
 
     @cached_property
@@ -202,9 +200,7 @@ class _Member:
         distribution, kernel, order = stationary
         future_leakage = self._future.ignorant_leakage(rate)
         past_limit = self._past.ignorant_leakage(rate)
-        off_diagonal = 1.0 - np.eye(len(distribution))
-        ticks = 64
-        error = reversal_error(len(distribution))
+        off_diagonal, error, ticks = 1.0 - np.eye(len(distribution)), reversal_error(len(distribution)), 64
         while (
             distance_to_stationary := self._distance(ticks, distribution) + CLOSED_FORM * ticks + error
         ) > _FORGOTTEN and ticks < _LONGEST_START:

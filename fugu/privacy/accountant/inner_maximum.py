@@ -358,10 +358,8 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
             if x == other_row:
                 continue
             for reference in range(column_count):
-                numerators[reference], denominators[reference] = (
-                    low_means[x, reference],
-                    low_means[other_row, reference],
-                )
+                numerators[reference] = low_means[x, reference]
+                denominators[reference] = low_means[other_row, reference]
             for index in range(column_count):
                 y = order[x, other_row, index]
                 p, q = kernel_matrix[x, y], kernel_matrix[other_row, y]

@@ -32,17 +32,17 @@ class Tree(NamedTuple):
     """A spanning tree of tight constraints h_u = high[u, v] h_v, rooted at state 0; rows (k,), whatever they hold.
 
     `upper` and `lower` are u and v of each edge (entry 0 is not used). `order` has the states from the root outward,
-    `parent` the edge that leads to each. `inside` marks the states of a part, `ray` is h, and `left` is the surplus of
-    each state that is still to balance.
+    `parent` the edge that leads to each. `is_inside` marks the states of a part, `ray` is h, and `surplus` is what each
+    state still has to balance.
     """
 
     upper: Row[int]
     lower: Row[int]
     order: Row[int]
     parent: Row[int]
-    inside: Row[int]
+    is_inside: Row[int]
     ray: Row[float]
-    left: Row[float]
+    surplus: Row[float]
 
 
 def widening(y: int, z: int) -> float:

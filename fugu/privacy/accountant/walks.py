@@ -64,7 +64,7 @@ def reversed_stationary(chain: MarkovChain) -> tuple[Floats, Floats, Order] | No
     return None if kernel is None else (distribution, kernel, ratio_order(kernel))
 
 
-def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
+def any_start_leakages(chain: MarkovChain, rates: Floats) -> Floats:
     """Return the leakage of the past, (n, k, k), to every tick, whatever the distribution of the first.
 
     Two states: the distribution of a tick is in an interval that every tick makes narrower, and the maximum has a
@@ -124,10 +124,8 @@ def _two_state_interval(transition: Floats, distributions: Floats, bounds: Float
             log_weights.add(min(max((q + stay0 + log_u - r - stay1) / 2.0, low), high))
         for log_weight in log_weights:
             ratio = _log_mean(log_u, r, stay0, log_weight) - _log_mean(log_u, stay1, q, log_weight)
-            log_ratios[0, 1], log_ratios[1, 0] = (
-                max(log_ratios[0, 1], ratio + margin),
-                max(log_ratios[1, 0], margin - ratio),
-            )
+            log_ratios[0, 1] = max(log_ratios[0, 1], ratio + margin)
+            log_ratios[1, 0] = max(log_ratios[1, 0], margin - ratio)
     return log_ratios
 
 
@@ -283,7 +281,7 @@ def losses(chain: MarkovChain, rates: Floats) -> Floats:
 def past_leakages(chain: MarkovChain, rates: Floats) -> Floats:
     """Return the leakage of the past to every tick, (n, k, k)."""
     if chain.initial is None:
-        return past_leakages_any(chain, rates)
+        return any_start_leakages(chain, rates)
     reversed_chain = reversed_stationary(chain) if chain.is_stationary else None
     if reversed_chain is not None:  # the past of a stationary chain is the future of the reversed one
         return _future_leakages(reversed_chain[1], rates[::-1], reversal_error(chain.states))[::-1]
