@@ -69,15 +69,15 @@ def _configs(file: Path) -> list[Path]:
     )
 
 
-def _findings(config: Path, *, elsewhere: bool = False) -> list[Finding]:
-    """Examine an installation; of a device that will run `elsewhere` only its files and accounts."""
+def _findings(config: Path, *, runs_elsewhere: bool = False) -> list[Finding]:
+    """Examine an installation; of a device that will run `runs_elsewhere` only its files and accounts."""
     if is_gateway_file(config):
         from gateway.deployment.doctor import examine, read_installation
 
         return examine(read_installation(config), say_waiting)
     from edge_agent.doctor import examine as examine_device
 
-    return examine_device(config, say_waiting, elsewhere=elsewhere)
+    return examine_device(config, say_waiting, elsewhere=runs_elsewhere)
 
 
 def _examine_several(configs: dict[str, Path]) -> Result:
@@ -103,7 +103,7 @@ def _examine_several(configs: dict[str, Path]) -> Result:
 def _findings_by_child(config: Path) -> list[Finding]:
     """Examine an installation in a process of its own; an error becomes a finding."""
     try:
-        return _findings(config, elsewhere=True)
+        return _findings(config, runs_elsewhere=True)
     except FuguError as error:
         return [Finding("configuration", "FAIL", f"{error}")]
 

@@ -80,8 +80,8 @@ app = command_group({"build": build_image})
 
 
 def _report(image: Image) -> Report:
-    files = [(name, str(byte_count)) for name, byte_count in image.sizes.items()]
-    yield Table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), files)
+    file_rows = [(name, str(byte_count)) for name, byte_count in image.sizes.items()]
+    yield Table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), file_rows)
     yield Line(f"The board derives that a stream loses at most epsilon {log_up(image.ratio):.6g}.")
     yield Line(f"Its randomness: {image.randomness}.")
     yield Line("Copy the files to the root of the board, beside a driver.py with a function read().")

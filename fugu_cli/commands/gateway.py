@@ -56,7 +56,7 @@ class _LogOptions:
 def run(
     config: ConfigArgument,
     *,
-    logs: _LogOptions,
+    log_options: _LogOptions,
     shard: Annotated[
         str | None,
         Option(
@@ -84,14 +84,14 @@ def run(
     """
     from gateway.loop.process import run as serve
 
-    logs.begin()
-    settings = GatewayConfig.read(config)
-    page_settings = settings.page_settings()
+    log_options.begin()
+    gateway_config = GatewayConfig.read(config)
+    page_settings = gateway_config.page_settings()
     duty = None
     if shard is not None:
         from gateway.cluster.duties import duty_of
 
-        duty = duty_of(settings, shard)
+        duty = duty_of(gateway_config, shard)
     with ExitStack() as page_stack, ExitStack() as startup:
         if page_settings is not None:
             from gateway.page.server import PageBeside
@@ -99,14 +99,14 @@ def run(
             page_process = PageBeside(page_settings)
             say(f"the page: {page_process.settings.address}")
             page_stack.enter_context(page_process)
-        startup.enter_context(working(f"checking {settings.store}, and starting"))
-        return serve(settings, startup.close, duty)
+        startup.enter_context(working(f"checking {gateway_config.store}, and starting"))
+        return serve(gateway_config, startup.close, duty)
 
 
 def cluster(
     config: ConfigArgument,
     *,
-    logs: _LogOptions,
+    log_options: _LogOptions,
     shards: Annotated[int, Option(metavar="N", min=2, help="Number of processes that share the devices.")],
     address: Annotated[
         str, Option(metavar="HOST:PORT", help="Ray's head node; auto: that of the cluster of this machine.")
@@ -123,7 +123,7 @@ def cluster(
     """
     from gateway.cluster.cluster import run_cluster
 
-    logs.begin()
+    log_options.begin()
     with ExitStack() as startup:
         startup.enter_context(working(f"starting {shards} shards"))
         return run_cluster(GatewayConfig.read(config), shards, address, started=startup.close)

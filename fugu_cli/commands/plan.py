@@ -63,7 +63,7 @@ def auto(
     return plan_recordings(readings, options, output=output, not_private=not_private, force=force)
 
 
-def stream(plan: StreamOptions, chains: ChainOptions, policy: PolicyOptions, output: _OutputOption = None) -> Result:
+def stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOptions, output: _OutputOption = None) -> Result:
     """Plan a stream: how to randomise each reading.
 
     It shows the cost as well, and what else could be done.
@@ -80,7 +80,7 @@ def stream(plan: StreamOptions, chains: ChainOptions, policy: PolicyOptions, out
     """
     from fugu_cli.commands.plan_work import plan_stream
 
-    return plan_stream(plan, chains, policy, output)
+    return plan_stream(options, chains, policy, output)
 
 
 def window(options: WindowOptions, chains: ChainOptions, policy: PolicyOptions, output: _OutputOption = None) -> Result:

@@ -284,19 +284,19 @@ def _wanted_windows(options: WindowOptions, source: ChainSource, period: float |
 
 def wanted_window(window_text: str, states: Any, period: float | None) -> WantedWindow:
     """Parse a window as [NAME=]LENGTH[:SHARE]; `period` is in seconds, None if unknown. FuguError: it is no window."""
-    named_length, colon, share = window_text.partition(":")
-    name, equals, length = named_length.rpartition("=")
-    ticks, is_time = arguments.span(length, "window")
+    named_length, colon, share_text = window_text.partition(":")
+    name, equals, length_text = named_length.rpartition("=")
+    ticks, is_time = arguments.span(length_text, "window")
     if is_time:
         if period is None:
             raise UsageError(f"window {window_text} is a time: give --period, the seconds from tick to tick")
         ticks /= period
     if not 1.0 <= ticks + 1e-9 < _LONGEST or (not is_time and ticks != int(ticks)):
         raise FuguError(f"window {window_text} has {ticks:g} ticks: it needs a whole number of them, at least 1")
-    name = name if equals else length
+    name = name if equals else length_text
     if not re.fullmatch(WINDOW_NAME_PATTERN, name):
         raise UsageError(f"window {window_text} needs a name of letters, digits, - and _, as in NAME=LENGTH")
-    return WantedWindow(name, round(ticks), states, share=arguments.number(share, "share") if colon else None)
+    return WantedWindow(name, round(ticks), states, share=arguments.number(share_text, "share") if colon else None)
 
 
 def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:

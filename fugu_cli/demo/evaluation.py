@@ -79,9 +79,9 @@ class Replay:
         values: (n,) the sensor's readings by tick; NaN or None where there is none.
         states: (n,) the true states; -1 where there is none, as before a running mean.
         transition: (k, k) the chain that an attacker believes who knows the habits.
-        of: the counted states, in words after "the share of time".
+        share_of: the counted states, in words after "the share of time".
         tick: the word for a tick.
-        recorded: the recorded quantity, with its unit.
+        quantity: the recorded quantity, with its unit.
     """
 
     name: str
@@ -90,9 +90,9 @@ class Replay:
     values: Cells
     states: Ints
     transition: Floats
-    of: str = "above the sleeper's own baseline"
+    share_of: str = "above the sleeper's own baseline"
     tick: str = "heartbeat"
-    recorded: str = HEART
+    quantity: str = HEART
 
     topic: ClassVar[Literal["window", "symbols"]] = "window"
 
@@ -108,9 +108,9 @@ class Replay:
         return self.policy.device
 
     @property
-    def expected(self) -> int:
+    def expected_count(self) -> int:
         """The number of values that the device will send."""
-        return len(self.windows)
+        return len(self.window_starts)
 
     def decode(self, payload: bytes) -> tuple[int, int, AnyFrame]:
         """Return the first tick of a message, the tick after its last, and its frame; FrameError if it is none."""
@@ -119,7 +119,7 @@ class Replay:
 
     def count_values(self, frames: Frames) -> int:
         """Return the number of expected values in frames."""
-        return sum(first_tick in self.windows for first_tick in frames)
+        return sum(first_tick in self.window_starts for first_tick in frames)
 
     def results(self, frames: Frames, *, attacked: bool = False) -> Results | None:
         """Compare the frames that arrived with the truth, and attack them; None if there is no whole window.
@@ -129,7 +129,7 @@ class Replay:
             attacked: run all attackers, not only the one who knows the habits; this takes a while.
         """
         window_rows, noisy_counts = [], []
-        for first_tick in sorted(set(self.windows) & set(frames)):
+        for first_tick in sorted(set(self.window_starts) & set(frames)):
             frame = frames[first_tick]
             # If the device has missed ticks of a window, the true count is unknown.
             if isinstance(frame, WindowFrame) and frame.observed == self.window.length:
@@ -146,7 +146,7 @@ class Replay:
         `first_ticks` are (w,), `ticks` (w, g): the number of ticks that each count is of.
         """
         window, scale = self.window, Fraction(self.window.scale)
-        part_count = len(self.parts) or 1
+        part_count = len(self.day_parts) or 1
         shown_columns = slice(None) if part_count > 1 else [int(np.argmax(true_counts.std(axis=0)))]
         tick_count = self.states.size if attacked else int(first_ticks[-1]) + window.length
         states = self.states[:tick_count]
@@ -169,8 +169,8 @@ class Replay:
             hours=(middle_ticks * self.hours).ravel(),
             truth=(true_counts / ticks)[:, shown_columns].ravel(),
             released=np.clip(released / ticks, 0.0, 1.0)[:, shown_columns].ravel(),
-            live=len(first_ticks),
-            end=tick_count,
+            arrivals=len(first_ticks),
+            end_tick=tick_count,
             band=window_error(scale, window.length).share_95 * part_count,
             ticks=stated_ticks,
             ordinary_changes=None if self.ordinary_changes is None else self.ordinary_changes[stated_ticks],
@@ -246,11 +246,11 @@ class Replay:
     @property
     def caption(self) -> str:
         """The header of the lane of released values."""
-        band = "upright lines" if self.parts else "band"
-        return f"share of {self.tick}s {self.of} · {band}: 95 % · dashes: the truth, which does not leave"
+        band = "upright lines" if self.day_parts else "band"
+        return f"share of {self.tick}s {self.share_of} · {band}: 95 % · dashes: the truth, which does not leave"
 
     @property
-    def parts(self) -> tuple[str, ...]:
+    def day_parts(self) -> tuple[str, ...]:
         """The labels of the parts of the day that a window counts separately; () if it counts none."""
         blocks = self.window.query.blocks
         return () if blocks is None else tuple(blocks.labels)
@@ -269,7 +269,7 @@ class Replay:
         return odds_change(symbols, Knowledge(self.transition, np.zeros_like(self.states)))
 
     @property
-    def windows(self) -> range:
+    def window_starts(self) -> range:
         """The first ticks of all expected windows, without windows that begin before the running mean exists."""
         window, discretiser = self.window, self.policy.discretiser
         first_mean_tick = discretiser.baseline_ticks if discretiser.kind == "baseline" else 0
@@ -292,7 +292,7 @@ class Replay:
     def simulated_frames(self) -> Frames:
         """Return frames of all windows by first tick, with the policy's noise, as a device would send them."""
         window, frames, rng = self.window, dict[int, AnyFrame](), np.random.default_rng()
-        for first_tick in self.windows:
+        for first_tick in self.window_starts:
             true_counts, _ = self.true_counts(first_tick)
             noisy_counts = true_counts + laplace_noise(Fraction(window.scale), true_counts.shape, rng)
             index, length = (first_tick - window.start) // window.stride, window.length
@@ -335,7 +335,7 @@ def load_home(epoch: float | None = None) -> Replay:
     window = WantedWindow("profile", _WEEK, (1,), query=Query("profile", blocks=profile_blocks("4h/UTC", epoch)))
     hour_ticks = stretch_ticks(3600, round(_MINUTE * 1e6))
     replay = _planned_replay("A household's month", header, window, path, "state", readings, hour_ticks)
-    return replace(replay, of="with water running", tick="minute", recorded="water runs (1) or not (0)")
+    return replace(replay, share_of="with water running", tick="minute", quantity="water runs (1) or not (0)")
 
 
 def _planned_replay(
@@ -359,8 +359,8 @@ class Results:
         hours: (w,) the hour in the middle of each share.
         truth: (w,) the true shares, (w, g) flattened where windows have several counts.
         released: (w,) the released shares.
-        live: the number of values that arrived.
-        end: the tick after the last value.
+        arrivals: the number of values that arrived.
+        end_tick: the tick after the last value.
         band: half the width of a 95 % interval of a released share.
         ticks: (n,) the ticks that have a state.
         ordinary_changes: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each
@@ -375,8 +375,8 @@ class Results:
     hours: Floats
     truth: Floats
     released: Floats
-    live: int
-    end: int
+    arrivals: int
+    end_tick: int
     band: float
     ticks: Ints
     ordinary_changes: Floats | None

@@ -77,14 +77,14 @@ class Page:
         posted: handles a path, a query, a body and its length that the page sends; without it nothing may be sent.
     """
 
-    def __init__(self, *, browser: bool, posted: _Posted | None = None) -> None:
+    def __init__(self, *, browser: bool, handle_post: _Posted | None = None) -> None:
         self._state: JsonObject = {"replays": []}
         demo_assets, gateway_assets = files("fugu_cli.demo") / "assets", files("gateway.page") / "assets"
         assets = *demo_assets.iterdir(), *(gateway_assets / name for name in _SHARED)
         self._files = {f"/{asset.name}": asset.read_bytes() for asset in assets if asset.is_file()}
         self._browser = browser
         self._draw_count = 0
-        self._posted = posted
+        self._posted = handle_post
         self._token, self._session = secrets.token_urlsafe(24), ""
         self._is_entered = self._is_taken = False
         self._session_lock, self._state_lock = threading.Lock(), threading.Lock()

@@ -172,7 +172,7 @@ def show_stretches(
     `options` are the question of the first plan. Stop as soon as `is_stale` returns True.
     """
 
-    def tell(_part: str, _share: float) -> None:
+    def stop_if_stale(_part: str, _share: float) -> None:
         if is_stale():
             raise _AskedElseError("something else is asked for")
 
@@ -183,7 +183,7 @@ def show_stretches(
             index = len(cards)
             with suppress(FuguError):  # a recording may be too short for one of them
                 question = question_asked(replace(options, protect=protect))
-                other_plan = _planner(readings, path, plan.target)(question, progress=tell)
+                other_plan = _planner(readings, path, plan.target)(question, progress=stop_if_stale)
                 if other_plan.verdict == plan.verdict:
                     continue
                 is_drawn = other_plan.useful and _draw_plan(page, index, other_plan, name)
@@ -217,17 +217,17 @@ def _plan_on_page(page: Page, path: Path, readings: Readings | None, options: Au
         make_plan = _planner(readings, path, target)
     with working("planning", measured=True) as progress:
 
-        def tell(part: str, share: float) -> None:
+        def show_progress(part: str, share: float) -> None:
             progress(part, share)
             page.show(stage=f"planning: {part}", done=share)
 
-        plan = make_plan(question, progress=tell)
+        plan = make_plan(question, progress=show_progress)
         page.show(verdicts=_verdicts(plan), details=plan.verdict[2:])
         page.link(plan.page())
         if is_answer(plan):
             return plan, []
         _show_nearest(page, plan)
-        return plan, offers_of(make_plan, other_options(plan.details, options), tell)
+        return plan, offers_of(make_plan, other_options(plan.details, options), show_progress)
 
 
 def _show_nearest(page: Page, plan: Plan) -> None:
@@ -275,7 +275,7 @@ def _offer_button(offer: Offer, options: AutoOptions) -> dict[str, str]:
     offer_words, new_options = offer
     current_options = asdict(options)
     changes = {name: value for name, value in asdict(new_options).items() if value != current_options[name]}
-    words_of_settings = ", ".join(_setting_words(name, value) for name, value in changes.items())
+    change_words = ", ".join(_setting_words(name, value) for name, value in changes.items())
     cost_words = _plain_words(offer_words).partition(": ")[2]
     cost_words = f"{cost_words[:1].upper()}{cost_words[1:].removesuffix('.')}."
     if new_options.epsilon > options.epsilon:
@@ -284,7 +284,7 @@ def _offer_button(offer: Offer, options: AutoOptions) -> dict[str, str]:
     if "protect" in changes:
         hidden_words = _setting_words("protect", new_options.protect)
         cost_words += f" What that gives up: only {hidden_words}, {sure_words(new_options.epsilon)}."
-    return {"words": f"Plan with {words_of_settings} instead", "more": cost_words}
+    return {"words": f"Plan with {change_words} instead", "more": cost_words}
 
 
 def _setting_words(name: str, value: Any) -> str:
@@ -339,9 +339,9 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     if is_symbols:  # a replay has at most `_MESSAGES` frames
         policy = policy.model_copy(update={"frame_ticks": max(policy.frame_ticks, -(-len(values_read) // _MESSAGES))})
     tick = _TICKS.get(policy.clock.period_us, "reading")
-    replay_words = {"of": _plain_words(details.states.share_of), "tick": tick, "recorded": details.readings.column}
+    share_of, quantity = _plain_words(details.states.share_of), details.readings.column
     replay_type = SymbolReplay if is_symbols else Replay
-    return replay_type(_HELD_BACK, policy, sensor, readings, states, transition, **replay_words)
+    return replay_type(_HELD_BACK, policy, sensor, readings, states, transition, share_of, tick, quantity)
 
 
 def _is_short(plan: Plan) -> bool:

@@ -33,11 +33,11 @@ def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[l
     Returns:
         The readings, the released values, and the attacker who knows the habits; and other attackers, by name.
     """
-    span = replay.span(ticks if results is None else results.end)
-    stays = readings_lane(replay.values, replay.hours, ticks, replay.recorded, span)
-    stays = stays._replace(words=f"{replay.tick}s, on the device", marks=replay.marks if replay.parts else ())
+    span = replay.span(ticks if results is None else results.end_tick)
+    lane = readings_lane(replay.values, replay.hours, ticks, replay.quantity, span)
+    lane = lane._replace(words=f"{replay.tick}s, on the device", marks=replay.marks if replay.day_parts else ())
     attackers = attacker_lanes(replay, results)
-    return [stays, _leaving_lane(replay, results, span), attackers.pop("knows")], attackers
+    return [lane, _released_lane(replay, results, span), attackers.pop("knows")], attackers
 
 
 def readings_lane(
@@ -83,31 +83,31 @@ def readings_lane(
     )
 
 
-def _leaving_lane(replay: Replay, results: Results | None, span: tuple[float, float]) -> Lane:
+def _released_lane(replay: Replay, results: Results | None, span: tuple[float, float]) -> Lane:
     """Draw the values that arrived, with their band and the truth, over time or by parts of the day."""
-    arrivals = 0 if results is None else results.live
-    noun = "profile" if replay.parts else "number"
-    noun += "s" * (replay.expected != 1)
-    words = f"{noun} of the day" if replay.parts else noun
-    words = words if arrivals == replay.expected else f"of {replay.expected:,} {words}"
+    arrivals = 0 if results is None else results.arrivals
+    noun = "profile" if replay.day_parts else "number"
+    noun += "s" * (replay.expected_count != 1)
+    words = f"{noun} of the day" if replay.day_parts else noun
+    words = words if arrivals == replay.expected_count else f"of {replay.expected_count:,} {words}"
     words += f", here {results.error_text}" if results is not None else ""
     if results is None:
         return shares_lane(f"{arrivals:,}", words, replay.caption, 174, span)
-    drawn_count = len(replay.parts) or results.released.size  # of profiles only the last is drawn
+    drawn_count = len(replay.day_parts) or results.released.size  # of profiles only the last is drawn
     released, truth = results.released[-drawn_count:].tolist(), results.truth[-drawn_count:].tolist()
     top = share_scale([*released, *truth])
-    if not replay.parts:
+    if not replay.day_parts:
         shapes = share_shapes(results.hours.tolist(), released, truth, results.band, top)
         return shares_lane(f"{arrivals:,}", words, replay.caption, 174, span, shapes, top)
     shapes = part_shapes(released, truth, results.band, top)
-    marks = [(index + 0.5, part.replace(":00", "").replace("-", "–")) for index, part in enumerate(replay.parts)]
+    marks = [(index + 0.5, part.replace(":00", "").replace("-", "–")) for index, part in enumerate(replay.day_parts)]
     lane = shares_lane(f"{arrivals:,}", words, replay.caption, 190, (0.0, float(drawn_count)), shapes, top)
     return lane._replace(marks=marks, middles=True)
 
 
 def attacker_lanes(replay: Replay, results: Results | None) -> dict[str, Lane]:
     """Return the lanes of the attackers with results, by attacker."""
-    if replay.parts or (results is not None and results.own_changes is None):
+    if replay.day_parts or (results is not None and results.own_changes is None):
         return {"knows": stretches_lane(replay.stretches, replay.promised_stretch)}
     if results is None:
         return {"knows": _odds_lane(replay, "knows", None, None)}
@@ -126,7 +126,7 @@ def _odds_lane(replay: Replay, attacker: str, changes: Floats | None, results: R
     if changes is not None and results is not None:
         certainties = 1.0 / (1.0 + np.exp(-np.abs(changes)))
         ticks = results.ticks[: certainties.size]
-        first_tick, last_tick = (round(hour / replay.hours) for hour in replay.span(results.end))
+        first_tick, last_tick = (round(hour / replay.hours) for hour in replay.span(results.end_tick))
         in_span = np.flatnonzero((ticks >= first_tick) & (ticks < last_tick))
         dot_indices = in_span[:: max(1, -(-in_span.size // _MOST_DOTS))]
         if in_span.size:
@@ -143,7 +143,8 @@ def _odds_lane(replay: Replay, attacker: str, changes: Floats | None, results: R
         if excess_share := float((certainties > limit).mean()):
             words += f"; above the line for {100 * excess_share:.0f} %"
     shapes.append(Shape("level", style, [(promise,)], f"{promise_words} {_percent(promise)}"))
-    header, span = f"one {_ATTACKERS[attacker]} · 50 %: a coin flip", replay.span(0 if results is None else results.end)
+    header = f"one {_ATTACKERS[attacker]} · 50 %: a coin flip"
+    span = replay.span(0 if results is None else results.end_tick)
     return certainty_lane(number_text, words, header, 190, span, shapes, replay.marks)
 
 

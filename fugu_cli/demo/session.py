@@ -81,7 +81,8 @@ def run(folder: Path, broker: str, *, browser: bool) -> int:
             say(f"\n{result.replay.name}", style="bold")
             for sentence in summary(result):
                 say(sentence)
-        arrivals, expected = (sum(result.live for result in results), sum(result.replay.expected for result in results))
+        arrivals = sum(result.arrivals for result in results)
+        expected = sum(result.replay.expected_count for result in results)
         say(f"\n{arrivals} of {expected} numbers came in {seconds:.0f} s by {name}; pictures of all are in {folder}")
         for sentence in failures:
             say(f"missing: {sentence}")
@@ -109,12 +110,12 @@ def show_recording(page: Page, index: int, readings: Cells, hours: float, quanti
 
 def draw_replay(page: Page, index: int, replay: Replay, ticks: int, results: Results | None = None) -> None:
     """Draw a replay: the readings of its first `ticks` ticks, and the values that have arrived."""
-    is_waiting = not replay.parts and (results is None or results.attack is None)
+    is_waiting = not replay.day_parts and (results is None or results.attack is None)
     use_sentence = "" if results is None else results.use_sentence()
     page.draw(index, *replay_lanes(replay, ticks, results), summary=use_sentence, waiting=is_waiting)
 
 
-class _Device(NamedTuple):
+class _DeviceState(NamedTuple):
     """The state of a device from its messages; `moved_at` is the monotonic time of its last progress."""
 
     moved_at: float
@@ -128,7 +129,7 @@ class Subscriber(Listener):
     """A subscriber to the status and the values of the devices of some replays."""
 
     def __init__(self, broker: Broker, replays: Sequence[Replay]) -> None:
-        self.devices = {replay.device: _Device(0.0, 0, 0, "", {}) for replay in replays}
+        self.devices = {replay.device: _DeviceState(0.0, 0, 0, "", {}) for replay in replays}
         self._replays = {replay.device: replay for replay in replays}
         fleet = replays[0].policy.fleet
         kinds = sorted({replay.topic for replay in replays})
@@ -249,7 +250,7 @@ def _watch_replays(
             elapsed = time.monotonic() - replay_start
             seconds_left = elapsed * (1.0 - done_share) / done_share if done_share >= _TOLD_FROM else None
             arrivals = sum(replay.count_values(state.frames) for state, replay in device_replays)
-            stage = f"replaying: {arrivals} of {sum(replay.expected for replay in replays)} numbers sent"
+            stage = f"replaying: {arrivals} of {sum(replay.expected_count for replay in replays)} numbers sent"
             page.show(stage=stage, done=done_share, seconds_left=seconds_left, stalled="; ".join(standstills.values()))
             progress(stage.partition(": ")[2], done_share)
             for index, (state, replay) in enumerate(device_replays):

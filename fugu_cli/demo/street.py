@@ -157,7 +157,7 @@ class _Scene:
         first_second = _FIRST_HOUR * _HOUR
         hour_shares = days.reshape(len(days), -1, _HOUR).mean(axis=2)
         self.habit: Floats = np.resize(hour_shares.mean(axis=0), _FIRST_HOUR + hours)[_FIRST_HOUR:]
-        self.constant = float(np.median(hour_shares.mean(axis=0)))
+        self.median_share = float(np.median(hour_shares.mean(axis=0)))
         names = [f"home-{number}" for number in range(1, _HOMES + 1)]
         day_count = -(-(first_second + hours * _HOUR + _DAY) // _DAY)
         self.states = {
@@ -255,15 +255,15 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
     limit = most_sure(epsilon)
     sum_words = f"of {hour_count} hourly sum{'s' * (hour_count > 1)} of all homes{error}"
     home_words, row_words = "homes, each with its readings", "a row for each home: when water ran"
-    bars, height = [Shape("bars", "ran", runs)], (0.0, float(len(homes)))
+    bar_shapes, height = [Shape("bars", "ran", runs)], (0.0, float(len(homes)))
     shapes = [Shape("line", "truth", truth), Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
     header = "share of time that water ran, in all homes · dashes: the truth, which does not leave"
     level = Shape("level", "promise", [(limit,)], f"the promise: at most {100 * limit:.0f} %")
-    promise = [Shape("zone", "allowed", [(0.5, limit)]), level]
+    promise_shapes = [Shape("zone", "allowed", [(0.5, limit)]), level]
     return [
-        Lane("stays", "Stays", f"{len(homes)}", home_words, row_words, 170, span, (), height, (), bars),
+        Lane("stays", "Stays", f"{len(homes)}", home_words, row_words, 170, span, (), height, (), bar_shapes),
         shares_lane(f"{len(hours)}", sum_words, header, 174, span, shapes, top),
-        certainty_lane(f"{100 * limit:.0f} %", words, "50 %: a coin flip", 150, span, promise, marks),
+        certainty_lane(f"{100 * limit:.0f} %", words, "50 %: a coin flip", 150, span, promise_shapes, marks),
     ]
 
 
@@ -323,7 +323,7 @@ def _summary(scene: _Scene, plan: Street, hours: Sequence[Hour]) -> int:
         raise FuguError("no sum has come")
     _, _, released, truth, habit = np.array(hours).T
     sum_error, guess_error, habit_error = (
-        float(np.abs(shares - truth).mean()) for shares in (released, scene.constant, habit)
+        float(np.abs(shares - truth).mean()) for shares in (released, scene.median_share, habit)
     )
     verdict = "Useful" if 2 * sum_error <= guess_error else "Not useful in these hours"
     plural = "s" if len(hours) > 1 else ""

@@ -26,24 +26,24 @@ class SymbolResults(Results):
     """The released symbols of a replay beside the truth: `released` are probabilities of a state by a filter.
 
     Attributes:
-        right: the share of ticks whose likelier state by the filter is the true one.
-        majority: the share of ticks that have the more frequent state.
+        right_share: the share of ticks whose likelier state by the filter is the true one.
+        majority_share: the share of ticks that have the more frequent state.
     """
 
-    right: float = 0.0
-    majority: float = 0.0
+    right_share: float = 0.0
+    majority_share: float = 0.0
     attackers: ClassVar[int] = len(ATTACKERS)
 
     @property
     def error_text(self) -> str:
         """The share of ticks whose state the filter names rightly, in a few words."""
-        return f"a filter names the state rightly {100 * self.right:.0f} % of the time"
+        return f"a filter names the state rightly {100 * self.right_share:.0f} % of the time"
 
     def use_sentence(self) -> str:
         """Return a sentence about how often the filter names the state rightly."""
         return (
-            f"Useful: the state that a filter names is right {100 * self.right:.1f} % of the time; always naming the "
-            f"more frequent one is right {100 * self.majority:.1f} %."
+            f"Useful: the state that a filter names is right {100 * self.right_share:.1f} % of the time; always naming "
+            f"the more frequent one is right {100 * self.majority_share:.1f} %."
         )
 
 
@@ -54,7 +54,7 @@ class SymbolReplay(Replay):
     topic: ClassVar[Literal["window", "symbols"]] = "symbols"
 
     @property
-    def expected(self) -> int:
+    def expected_count(self) -> int:
         """The number of symbols that the device will send."""
         return int(self.states.size)
 
@@ -68,14 +68,15 @@ class SymbolReplay(Replay):
         return sum(len(frame.symbols) for frame in frames.values() if isinstance(frame, SymbolFrame))
 
     @property
-    def parts(self) -> tuple[str, ...]:
+    def day_parts(self) -> tuple[str, ...]:
         """An empty tuple: a symbol is of one tick, and counts no parts of the day."""
         return ()
 
     @property
     def caption(self) -> str:
         """The header of the lane of released values."""
-        return f"probability of {self.of}, by a filter of the symbols, the newest {_SHOWN} {self.tick}s · dashes: truth"
+        shown_words = f"the newest {_SHOWN} {self.tick}s"
+        return f"probability of {self.share_of}, by a filter of the symbols, {shown_words} · dashes: truth"
 
     def span(self, ticks: int) -> tuple[float, float]:
         """Return the hours at which the drawing begins and ends after some ticks: those of the newest 300 ticks."""
@@ -119,14 +120,14 @@ class SymbolReplay(Replay):
             hours=np.asarray((shown_ticks + 0.5) * self.hours, dtype=np.float64),
             truth=true_states[shown_ticks].astype(np.float64),
             released=beliefs[shown_ticks, 1],
-            live=int((symbols >= 0).sum()),
-            end=end_tick,
+            arrivals=int((symbols >= 0).sum()),
+            end_tick=end_tick,
             band=0.0,
             ticks=np.flatnonzero(is_stated),
             ordinary_changes=None,
             own_changes=odds_change(outputs, knowledge)[is_stated],
             learners=learners,
             attack=best_attack,
-            right=float((beliefs[is_stated].argmax(axis=1) == true_states[is_stated]).mean()),
-            majority=float(state_counts.max() / state_counts.sum()),
+            right_share=float((beliefs[is_stated].argmax(axis=1) == true_states[is_stated]).mean()),
+            majority_share=float(state_counts.max() / state_counts.sum()),
         )

@@ -46,7 +46,7 @@ def run(
     readings = readings_of(path, options)
     find_mosquitto("auto")
     choices = Queue[int](1)
-    with Page(browser=browser, posted=partial(_receive, choices)) as page:
+    with Page(browser=browser, handle_post=partial(_receive, choices)) as page:
         page.show(title=f"{path.name}: what would leave, and what that tells")
         while True:
             page.show(stage="planning", done=0.0, ended=False, verdicts=_NOT_YET, offers=[], paste=None)

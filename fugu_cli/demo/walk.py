@@ -295,21 +295,21 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
     points = walk.points(ticks)
     _, estimate_error, _ = walk.errors
     estimate = walk.estimates[max(walk.estimates)] if walk.estimates else None
-    arrivals, span = len(walk.released), f"of the last {_SHOWN} steps"
-    count_words = f"of {arrivals if expected is None else expected:,} points"
+    point_count, span = len(walk.released), f"of the last {_SHOWN} steps"
+    count_words = f"of {point_count if expected is None else expected:,} points"
     step_shapes = [Shape("line", "raw", recent_places), Shape("dots", "here", recent_places[-1:])]
     point_shapes = [truth_shape, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
     guess_shapes = [truth_shape] if estimate is None else [truth_shape, *_estimate_shapes(estimate)]
-    certainty = f"{100 * most_sure(walk.policy.epsilon):.0f} %"
-    promise = f"sure at most of one of two places up to {_RADIUS * _CELL} m apart, by one point; 50 % before"
+    certainty_text = f"{100 * most_sure(walk.policy.epsilon):.0f} %"
+    promise_words = f"sure at most of one of two places up to {_RADIUS * _CELL} m apart, by one point; 50 % before"
     guess_words = "best guess from all points, with its 95 % ranges" + (
         f" · off by {estimate_error:.0f} m" if estimate_error == estimate_error else ""
     )
     points_header = f"points {span} · dashes: the truth, which does not leave"
     return [
         _map(walk, "stays", f"{len(walk.truth):,}", "steps, on the device", f"the way {span}", step_shapes),
-        _map(walk, "leaves", f"{arrivals:,}", count_words, points_header, point_shapes),
-        _map(walk, "attacker", certainty, promise, guess_words, guess_shapes),
+        _map(walk, "leaves", f"{point_count:,}", count_words, points_header, point_shapes),
+        _map(walk, "attacker", certainty_text, promise_words, guess_words, guess_shapes),
     ]
 
 

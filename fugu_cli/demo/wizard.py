@@ -125,7 +125,7 @@ class _Wizard:
 
     def __init__(self, folder: Path, *, not_private: bool, browser: bool) -> None:
         self._not_private = not_private
-        self.page = Page(browser=browser, posted=self._receive)
+        self.page = Page(browser=browser, handle_post=self._receive)
         self._folder = folder
         self._queue: Queue[dict[str, str]] = Queue(1)
         self._lock = threading.Lock()

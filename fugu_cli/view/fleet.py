@@ -281,8 +281,8 @@ def _change_remark(before: StreamPromise, after: StreamPromise) -> str:
 
 def _epsilon(worth: Worth) -> str:
     promise = worth.promise
-    stretch = f" of {promise.ticks} ticks" if promise.ticks > 1 else ""
-    return f"{promise.epsilon:g}{stretch} {promise.adversary}".strip()
+    stretch_words = f" of {promise.ticks} ticks" if promise.ticks > 1 else ""
+    return f"{promise.epsilon:g}{stretch_words} {promise.adversary}".strip()
 
 
 def _worth(worth: Worth) -> str:

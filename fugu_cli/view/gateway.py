@@ -80,8 +80,8 @@ def print_history(as_json: bool, row: Row) -> None:
         probabilities = " ".join(f"{p:.4f}" for p in row.probabilities)
         print(f"{position}: most likely state {row.most_likely}, probabilities {probabilities}")
         return
-    later = f", {row.lag} ticks later" if row.lag else ""
-    print(f"{position}{later}: measurement {_numbers(row.mean)}, covariance {_numbers(row.covariance)}")
+    lag_words = f", {row.lag} ticks later" if row.lag else ""
+    print(f"{position}{lag_words}: measurement {_numbers(row.mean)}, covariance {_numbers(row.covariance)}")
 
 
 def _numbers(values: Sequence[float]) -> str:
@@ -106,9 +106,9 @@ def _learned_parts(model: LearnedModel) -> Report:
     ]
     yield Line(f"Learned from {model.words}.")
     yield Table("The chain of all symbols", ("step", "probability", "each end with 90 %"), step_rows)
-    scales = [
+    scale_rows = [
         (f"{scale.ticks}", f"{scale.stretches}", f"{scale.odds_ratio:.4g}", f"{scale.p_value:.2g}")
         for scale in model.scales
     ]
     columns = ("ticks", "stretches", "odds ratio of all but 2 %", "p if the chain does not change")
-    yield Table(f"Stretches (the chain itself has the odds ratio {model.known:.4g})", columns, scales)
+    yield Table(f"Stretches (the chain itself has the odds ratio {model.known:.4g})", columns, scale_rows)

@@ -416,7 +416,7 @@ def _most_points_off(night: Replay) -> float:
     more often. The sum of n of these has a gamma distribution.
     """
     [window] = night.policy.windows
-    windows = len(night.windows)
+    windows = len(night.window_starts)
     most = gamma.isf(1e-9 / 3, windows, scale=float(Fraction(window.scale))) / windows + 1.0
     return 100.0 * float(most) / window.length
 

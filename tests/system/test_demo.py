@@ -83,7 +83,11 @@ def test_a_policy_has_the_period_of_the_heart_so_that_its_stretches_are_true(rep
 
 
 def test_windows_are_held_against_the_recording(replay: Replay, night: Results) -> None:
-    assert (len(night.hours), night.live, len(replay.windows)) == (len(OFF), len(OFF), len(replay.states) // BEATS - 1)
+    assert (len(night.hours), night.arrivals, len(replay.window_starts)) == (
+        len(OFF),
+        len(OFF),
+        len(replay.states) // BEATS - 1,
+    )
     assert (BEATS * (night.released - night.truth)).round(9).tolist() == list(OFF)
     assert night.error == pytest.approx(sum(map(abs, OFF)) / len(OFF) / BEATS)
     assert night.band == pytest.approx(3 * float(Fraction(replay.policy.windows[0].scale)) / BEATS, rel=0.1)
@@ -117,7 +121,7 @@ def test_no_whole_window_is_no_result(replay: Replay) -> None:
 
 def test_what_would_leave_is_simulated_with_the_noise_of_the_policy(replay: Replay) -> None:
     ready = replay.simulated_frames()
-    assert list(ready) == list(replay.windows)
+    assert list(ready) == list(replay.window_starts)
     counts = [frame.counts[0] for frame in ready.values() if isinstance(frame, WindowFrame)]
     off = [count - int(replay.true_counts(first)[0][0]) for first, count in zip(ready, counts, strict=True)]
     scale = float(Fraction(replay.policy.windows[0].scale))
@@ -125,8 +129,11 @@ def test_what_would_leave_is_simulated_with_the_noise_of_the_policy(replay: Repl
 
 
 def test_only_values_that_are_to_come_are_counted(replay: Replay) -> None:
-    came = {first: window(replay, first // BEATS, 0) for first in (0, *replay.windows, replay.windows[-1] + BEATS)}
-    assert replay.count_values(came) == replay.expected == len(replay.windows)
+    came = {
+        first: window(replay, first // BEATS, 0)
+        for first in (0, *replay.window_starts, replay.window_starts[-1] + BEATS)
+    }
+    assert replay.count_values(came) == replay.expected_count == len(replay.window_starts)
 
 
 def drawn(night: Results) -> Results:
@@ -137,7 +144,7 @@ def drawn(night: Results) -> Results:
         truth=np.array([0.25, 0.5, 1.0]),
         released=np.array([0.2, 0.6, 0.9]),
         band=0.1,
-        live=3,
+        arrivals=3,
         ticks=np.arange(5) * 300,
         ordinary_changes=np.log([1.0, 2.0, 5.0, 10.0, 20.0]),
         own_changes=np.log([1.0, 1.1, 1.3, 1.3, 1.4]),
@@ -199,11 +206,11 @@ def test_what_a_profile_lets_anybody_say_is_drawn_for_each_stretch(replay: Repla
 @pytest.mark.long
 def test_a_household_shares_a_profile_of_the_day_and_any_hour_is_protected() -> None:
     home = load_home(epoch=0.0)
-    assert (home.promised_stretch, home.expected, home.policy.guarantee.epsilon) == ("1 hour", 4, EPSILON)
+    assert (home.promised_stretch, home.expected_count, home.policy.guarantee.epsilon) == ("1 hour", 4, EPSILON)
     assert home.policy.verify(EPSILON).epsilon <= EPSILON
     frames = dict(home.simulated_frames())
     results = home.results({first: frames[first] for first in list(frames)[:3]}, attacked=True)
-    assert (results.live, results.own_changes, len(results.released)) == (3, None, 3 * 6)
+    assert (results.arrivals, results.own_changes, len(results.released)) == (3, None, 3 * 6)
     assert summary(results)[1:] == (
         "Private: about any hour, from 50 % to at most 73 % sure. Not private: 8 hours or longer.",
     )

@@ -156,8 +156,8 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
         for at, name in enumerate(("Night 1", "Night 2", "Night 3", "A home")):
             page.show_replay(at, name=name)
         page.show_replay(1, title="Another night", sub="It has words of its own.")
-        session.show_recording(page, 0, night.values, night.hours, night.recorded)
-        session.show_recording(page, 1, nights[1].values, nights[1].hours, nights[1].recorded)
+        session.show_recording(page, 0, night.values, night.hours, night.quantity)
+        session.show_recording(page, 1, nights[1].values, nights[1].hours, nights[1].quantity)
         wait_until(lambda: browser.text(".stays .number") == "26,923", "the recording")
         assert browser.run(TOPS) == pytest.approx(empty, abs=1), "nothing makes room for what comes"
         assert "token" not in browser.run("return location.href")

@@ -321,14 +321,14 @@ def test_what_was_uploaded_is_its_owners_and_is_gone_at_the_end(started: Started
 def test_who_asks_that_it_ends_is_answered_before_it_ends() -> None:
     asked, answered = threading.Event(), list[HTTPStatus]()
 
-    def posted(*_: object) -> HTTPStatus:
+    def handle_post(*_: object) -> HTTPStatus:
         asked.set()
         wait_until(lambda: page._server.fileno() < 0, "that the page ends")
         time.sleep(0.1)  # a slow answer
         answered.append(HTTPStatus.ACCEPTED)
         return answered[0]
 
-    with Page(browser=False, posted=posted) as page:
+    with Page(browser=False, handle_post=handle_post) as page:
         visitor = Visitor(page.address)
         visitor.enter()
         asking = threading.Thread(target=lambda: visitor.do("finish"))
