@@ -51,7 +51,7 @@ def doctor(
     if configs[0].parent not in (files[0], files[0].parent):
         return _examine_several({config.parent.name: config for config in configs})
     with working("looking at everything"):
-        findings = _findings(configs[0])
+        findings = _examine(configs[0])
     document = {"findings": [finding._asdict() for finding in findings]}
     return Result(document, map(Line, lines(findings)), 1 if has_failure(findings) else 0)
 
@@ -69,7 +69,7 @@ def _configs(file: Path) -> list[Path]:
     )
 
 
-def _findings(config: Path, *, runs_elsewhere: bool = False) -> list[Finding]:
+def _examine(config: Path, *, runs_elsewhere: bool = False) -> list[Finding]:
     """Examine an installation; of a device that will run `runs_elsewhere` only its files and accounts."""
     if is_gateway_file(config):
         from gateway.deployment.doctor import examine, read_installation
@@ -85,7 +85,7 @@ def _examine_several(configs: dict[str, Path]) -> Result:
     # Processes, since `examine` forks, which threads cannot; and the pool reports a process that dies.
     with ProcessPoolExecutor(min(len(configs), _AT_ONCE), get_context("fork")) as pool:
         try:
-            findings = dict(zip(configs, pool.map(_findings_by_child, configs.values()), strict=True))
+            findings = dict(zip(configs, pool.map(_examine_in_child, configs.values()), strict=True))
         except BrokenProcessPool:
             raise FuguError("a process that looked at a folder has died: try again, or look at one folder") from None
     failures = [name for name, folder_findings in findings.items() if has_failure(folder_findings)]
@@ -100,10 +100,10 @@ def _examine_several(configs: dict[str, Path]) -> Result:
     return Result(document, report, 1 if failures else 0)
 
 
-def _findings_by_child(config: Path) -> list[Finding]:
+def _examine_in_child(config: Path) -> list[Finding]:
     """Examine an installation in a process of its own; an error becomes a finding."""
     try:
-        return _findings(config, runs_elsewhere=True)
+        return _examine(config, runs_elsewhere=True)
     except FuguError as error:
         return [Finding("configuration", "FAIL", f"{error}")]
 

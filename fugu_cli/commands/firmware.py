@@ -73,13 +73,13 @@ def build_image(
         "files": dict(image.sizes),
         "bytes": image.size,
     }
-    return Result(document, _report(image))
+    return Result(document, _image_report(image))
 
 
 app = command_group({"build": build_image})
 
 
-def _report(image: Image) -> Report:
+def _image_report(image: Image) -> Report:
     file_rows = [(name, str(byte_count)) for name, byte_count in image.sizes.items()]
     yield Table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), file_rows)
     yield Line(f"The board derives that a stream loses at most epsilon {log_up(image.ratio):.6g}.")

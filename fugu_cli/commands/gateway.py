@@ -44,7 +44,7 @@ class _LogOptions:
     verbose: Annotated[bool, Option("--verbose", help="Log what happens, not only what goes wrong.")] = False
     log_format: Annotated[str, Option(help="Write log lines as text, or as json objects.")] = "text"
 
-    def begin(self) -> None:
+    def start_log(self) -> None:
         """Start the log.
 
         Raises:
@@ -84,7 +84,7 @@ def run(
     """
     from gateway.loop.process import run as serve
 
-    log_options.begin()
+    log_options.start_log()
     gateway_config = GatewayConfig.read(config)
     page_settings = gateway_config.page_settings()
     duty = None
@@ -123,7 +123,7 @@ def cluster(
     """
     from gateway.cluster.cluster import run_cluster
 
-    log_options.begin()
+    log_options.start_log()
     with ExitStack() as startup:
         startup.enter_context(working(f"starting {shards} shards"))
         return run_cluster(GatewayConfig.read(config), shards, address, started=startup.close)

@@ -38,7 +38,7 @@ _SECONDS, _MOST_SECONDS = 60.0, 2.0
 _CONNECTED_SECONDS, _ANSWER_SECONDS = 30.0, 10.0
 
 
-class _File(Document):
+class _MessageFile(Document):
     """A file of messages: topics and payloads, in their order."""
 
     format: Literal["fugu-trial/1"] = "fugu-trial/1"
@@ -87,7 +87,7 @@ class TrialNumbers:
             link.stop()
         if any(_is_value(topic) for topic, _ in messages):
             self.file.parent.mkdir(0o700, parents=True, exist_ok=True)
-            write_secret(self.file, _File(messages=tuple(messages)).model_dump_json())
+            write_secret(self.file, _MessageFile(messages=tuple(messages)).model_dump_json())
 
     def publish(self) -> None:
         """Send the messages to the broker of Home Assistant, stay until Ctrl-C, and clear them there.
@@ -143,7 +143,7 @@ class TrialNumbers:
     def _read(self) -> tuple[tuple[str, JsonValue], ...]:
         """Read the messages of the file; FuguError if it is damaged."""
         try:
-            messages = _File.model_validate_json(read_text(self.file, "numbers of a trial")).messages
+            messages = _MessageFile.model_validate_json(read_text(self.file, "numbers of a trial")).messages
             for topic, payload in messages:
                 if _is_value(topic):
                     _value_line(json.loads(str(payload)))

@@ -307,13 +307,13 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
     )
     points_header = f"points {span} · dashes: the truth, which does not leave"
     return [
-        _map(walk, "stays", f"{len(walk.truth):,}", "steps, on the device", f"the way {span}", step_shapes),
-        _map(walk, "leaves", f"{point_count:,}", count_words, points_header, point_shapes),
-        _map(walk, "attacker", certainty_text, promise_words, guess_words, guess_shapes),
+        _map_lane(walk, "stays", f"{len(walk.truth):,}", "steps, on the device", f"the way {span}", step_shapes),
+        _map_lane(walk, "leaves", f"{point_count:,}", count_words, points_header, point_shapes),
+        _map_lane(walk, "attacker", certainty_text, promise_words, guess_words, guess_shapes),
     ]
 
 
-def _map(walk: Walk, look: Look, number_text: str, words: str, header: str, shapes: Sequence[Shape]) -> Lane:
+def _map_lane(walk: Walk, look: Look, number_text: str, words: str, header: str, shapes: Sequence[Shape]) -> Lane:
     """Return a square map of all cells, with shapes on it."""
     policy = walk.policy
     scale = np.array(policy.resolution)

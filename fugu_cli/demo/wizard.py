@@ -129,7 +129,7 @@ class _Wizard:
         self._folder = folder
         self._queue: Queue[dict[str, str]] = Queue(1)
         self._lock = threading.Lock()
-        self._closed = self._busy = False
+        self._is_closed = self._is_busy = False
         self._uploads: dict[Path, int] = {}
         self._last_number = 0
         self._topics = _TopicFiles(folder)
@@ -140,7 +140,7 @@ class _Wizard:
     def close(self) -> None:
         """Refuse all further uploads."""
         with self._lock:
-            self._closed = True
+            self._is_closed = True
 
     def _receive(self, path: str, query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
         """Receive an upload or a request from the page, in a thread of the page."""
@@ -155,7 +155,7 @@ class _Wizard:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         file_name = re.sub(r"[^\w.-]", "-", f"of-{name[-80:]}" if name[:1] in (".", "") else name[-80:])
         with self._lock:
-            if self._closed or self._busy:
+            if self._is_closed or self._is_busy:
                 self.page.show(stalled="A plan is being made: choose the file again when it is there.")
                 return HTTPStatus.CONFLICT
             if sum(self._uploads.values()) + length > _MOST_UPLOADED:
@@ -173,14 +173,14 @@ class _Wizard:
                     length -= len(block)
         except OSError as error:
             length = max(length, 1)
-            self.page.show(stalled=f"The upload failed: {_line(error)}.")
+            self.page.show(stalled=f"The upload failed: {_error_line(error)}.")
         with self._lock:
             if length:
                 self._delete(path)
                 return HTTPStatus.BAD_REQUEST
             if path in self._uploads:  # else a newer upload has replaced it
                 self._recording = path
-                if not self._busy:
+                if not self._is_busy:
                     self._delete_older()
         self._describe_upload(path)
         return HTTPStatus.CREATED
@@ -199,11 +199,11 @@ class _Wizard:
                         states = choose_states(recording.readings, question_asked(AutoOptions()))
                         summary_lines.append(f"states: {', '.join(states.discretiser.states)}")
         except QuestionError as error:
-            problem_text, offers = _line(error), _answer_buttons(error, dict.fromkeys(_FIELDS, ""))
+            problem_text, offers = _error_line(error), _answer_buttons(error, dict.fromkeys(_FIELDS, ""))
         except (FuguError, OSError) as error:
             if path not in self._uploads:  # a newer upload has replaced it
                 return
-            problem_text = _line(error)
+            problem_text = _error_line(error)
         self.page.show(stage=stage, stalled=problem_text, offers=offers, understood=summary_lines, step=2)
 
     def _delete_older(self) -> None:
@@ -221,17 +221,18 @@ class _Wizard:
         actions = {"record": self._record, "plan": self._show_plan, "write": self._write_plan}
         while (fields := self._queue.get())["do"] != "finish":
             with self._lock:
-                self._busy = fields["do"] != "record"
+                self._is_busy = fields["do"] != "record"
             try:
                 self.page.show(stalled="", ended=False)
                 actions[fields["do"]](fields)
             except Exception as error:  # of whatever kind: a day's recording must not end with it
                 stage = _BEGIN if self._recording is None else _arrival_words(self._recording)
                 offers = _answer_buttons(error, fields) if isinstance(error, QuestionError) else []
-                self.page.show(stage=stage, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)), offers=offers)
+                problem_text = re.sub(r"--([a-z]+)", r"\1", _error_line(error))
+                self.page.show(stage=stage, done=0.0, stalled=problem_text, offers=offers)
             finally:
                 with self._lock:
-                    self._busy, self._planned_recording = False, None
+                    self._is_busy, self._planned_recording = False, None
                     self._delete_older()
 
     def _record(self, fields: dict[str, str]) -> None:
@@ -274,7 +275,7 @@ class _Wizard:
         self.page.show(step=3 if is_answer(self._plan) else 2)
         if readings is not None:
             with self._lock:
-                self._busy, self._planned_recording = False, self._recording  # uploads may come again
+                self._is_busy, self._planned_recording = False, self._recording  # uploads may come again
             show_stretches(self.page, self._recording, readings, options, self._plan, lambda: not self._queue.empty())
 
     def _write_plan(self, fields: dict[str, str]) -> None:
@@ -423,7 +424,7 @@ def _arrival_words(recording: Path) -> str:
     return f"{recording.name} is here."
 
 
-def _line(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """Return an error as one line without any reading."""
     match error:
         case MemoryError():

@@ -81,10 +81,10 @@ def print_history(as_json: bool, row: Row) -> None:
         print(f"{position}: most likely state {row.most_likely}, probabilities {probabilities}")
         return
     lag_words = f", {row.lag} ticks later" if row.lag else ""
-    print(f"{position}{lag_words}: measurement {_numbers(row.mean)}, covariance {_numbers(row.covariance)}")
+    print(f"{position}{lag_words}: measurement {_numbers_text(row.mean)}, covariance {_numbers_text(row.covariance)}")
 
 
-def _numbers(values: Sequence[float]) -> str:
+def _numbers_text(values: Sequence[float]) -> str:
     return " ".join(f"{value:.6g}" for value in values)
 
 

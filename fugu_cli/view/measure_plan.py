@@ -59,15 +59,15 @@ def graph_lanes(
     possible_words = f"{int(constraint.sum())} of {len(measurements)}"
     cap_words = "capped, " if protection.is_capped else ""
     hull_error = math.sqrt(noise_error(protection.hull))
-    loss_words = f"any two possible states: {_number(protection.factor)} times epsilon"
+    loss_words = f"any two possible states: {_number_text(protection.factor)} times epsilon"
     noise_words = f"of noise at epsilon 1, {cap_words}rank {protection.hull.rank}; {loss_words}"
     return [
-        _map("Policy graph", possible_words, f"states possible, {edge_words}; {exposure}", places, shapes),
-        _map("Sensitivity hull", f"{hull_error:.3g} steps", noise_words, *_hull_shapes(protection.hull)),
+        _map_lane("Policy graph", possible_words, f"states possible, {edge_words}; {exposure}", places, shapes),
+        _map_lane("Sensitivity hull", f"{hull_error:.3g} steps", noise_words, *_hull_shapes(protection.hull)),
     ]
 
 
-def _map(title: str, number_text: str, words: str, points: Points, shapes: Sequence[Shape]) -> Lane:
+def _map_lane(title: str, number_text: str, words: str, points: Points, shapes: Sequence[Shape]) -> Lane:
     """Return a map that holds all points, with the same scale in both directions."""
     low, high = points.min(axis=0), points.max(axis=0)
     radius = 0.6 * max(float((high - low).max()), 1e-9)
@@ -107,7 +107,7 @@ def _projected(points: Points) -> Points:
     return np.stack([x + 0.45 * depth, y + 0.3 * depth], axis=1)
 
 
-def _number(value: Fraction | float) -> str:
+def _number_text(value: Fraction | float) -> str:
     return str(value) if isinstance(value, Fraction) and value.denominator < 100 else f"{float(value):.3g}"
 
 

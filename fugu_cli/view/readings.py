@@ -49,12 +49,12 @@ _ANSWERS = {
 def description_lines(description: Description) -> Iterator[str]:
     """Yield the lines of a description: a headline, and indented facts."""
     states = description.states
-    state_words = ", ".join(states) if len(states) <= _MOST_NAMES else f"{len(states)} states"
+    state_text = ", ".join(states) if len(states) <= _MOST_NAMES else f"{len(states)} states"
     note = "" if description.confirmed else " (not confirmed)"
     yield f"{description.device}/{description.stream}, version {description.version}{note}: {_SENT[description.kind]}"
-    yield f"  states: {state_words}; a tick every {_seconds(description.period_seconds)}, tick 0 at {description.epoch}"
+    yield f"  states: {state_text}; a tick every {_duration(description.period_seconds)}, tick 0 at {description.epoch}"
     for window in description.windows:
-        length, stride = (_seconds(ticks * description.period_seconds) for ticks in (window.length, window.stride))
+        length, stride = (_duration(ticks * description.period_seconds) for ticks in (window.length, window.stride))
         question = window.query.about(window.states)
         yield f"  window {window.name}: {question} over {length}, every {stride}, noise of scale {window.scale}"
     for name, probability_text in () if description.table is None else NoiseTable(description.table).flips:
@@ -85,7 +85,7 @@ def _promise_lines(promise: DescribedPromise, outputs: str) -> Iterator[str]:
             yield f"    {stretch.name}: {loss}{floor_words}"
 
 
-def _seconds(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     for unit, length in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= length and seconds % length == 0.0:
             return f"{seconds / length:g} {unit}"
@@ -151,15 +151,15 @@ def _time_words(reading: _StreamReading) -> str:
     if isinstance(reading, EstimateReading):
         return local_text(reading.estimate.time)
     if isinstance(reading, CountReading):
-        return _span(reading.window.since, reading.window.time)
+        return _span_text(reading.window.since, reading.window.time)
     if isinstance(reading, WindowReading):
         if reading.since is None or reading.time is None:
             return f"ticks {reading.first} to {reading.first + reading.length - 1}"
-        return _span(reading.since, reading.time)
+        return _span_text(reading.since, reading.time)
     return f"tick {reading.tick}" if reading.time is None else local_text(reading.time)
 
 
-def _span(since: datetime, time: datetime) -> str:
+def _span_text(since: datetime, time: datetime) -> str:
     """Return two times in words; the second has its day only if the days differ."""
     start, end = local_text(since), local_text(time)
     return f"{start} to {end[11:] if end[:10] == start[:10] else end}"
@@ -228,7 +228,7 @@ def _release_line(release: ReleaseFrame) -> str:
     loss = f"epsilon {release.epsilon:g} about {stretch} for {release.audience}, entry {release.entry}"
     loss += f", {release.condition}" if release.condition else ""
     note = "" if release.useful else _GUESS
-    span = _span(release.since, release.time)
+    span = _span_text(release.since, release.time)
     return f"{span}  release {release.name}, {name}: {interval_words} {release.unit}; {loss}{note}"
 
 
