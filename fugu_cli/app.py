@@ -252,7 +252,7 @@ def command_group(
 
 
 def check_commands(module: str) -> None:
-    """Check the options of a module's commands in the table; its last line, so that a wrong one is an import error.
+    """Check the options of a module's commands; called in its last line, so that a wrong option is an import error.
 
     Raises:
         TypeError: as for `command_group`.
