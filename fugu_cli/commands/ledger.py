@@ -152,7 +152,7 @@ def release(
             name=name,
             first=first,
             broker=address,
-            say=say_waiting,
+            print_line=say_waiting,
         )
     return Result([json.loads(frame.encode()) for frame in frames], shown_releases(frames))
 

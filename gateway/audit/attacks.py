@@ -198,17 +198,17 @@ def attack_audiences(
             witness_epsilon = max(witness(*pair, knows_states=knows_states).epsilon for pair in mechanisms)
         extended_bound = None
         if len(joint.policies) == ticks == 1 and not any(count.is_exclusive for count in view.counts):
-            record = draws or simulated_draws(joint.policies[0], view.counts, generator, _DRAWS * trials)
-            noises = [(count, record.noises[count.names[0]]) for count in view.counts]
+            used_draws = draws or simulated_draws(joint.policies[0], view.counts, generator, _DRAWS * trials)
+            noises = [(count, used_draws.noises[count.names[0]]) for count in view.counts]
             extended_bound = extended_epsilon(
-                joint.policies[0], view.hears_symbols[0], noises, record.drawn, adversary, level
+                joint.policies[0], view.hears_symbols[0], noises, used_draws.drawn, adversary, level
             )
-        bound = certified_epsilon(joint, view.hears_symbols, view.counts, adversary, view.audience.epsilon, ticks)
+        certified = certified_epsilon(joint, view.hears_symbols, view.counts, adversary, view.audience.epsilon, ticks)
         subject = "too few draws were recorded"
         if event.states is not None:
             names = " rather than ".join(map(joint.state_words, event.states))
             subject = f"{names}, {_chain_words(event.chain)}, {event.ticks} ticks"
-        promise_fields = (view.audience.name, view.heard, promised_epsilon, bound, adversary)
+        promise_fields = (view.audience.name, view.heard, promised_epsilon, certified, adversary)
         draw_kind = "simulated" if draws is None else "recorded"
         yield AttackTrial(*promise_fields, witness_epsilon, extended_bound, draw_kind, *event[:4], subject, ticks)
 

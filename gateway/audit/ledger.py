@@ -211,8 +211,8 @@ def _is_far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history
         classes = classes_of(disclosure.chains)
     except ValueError:  # `verify` reports the allowance
         return False
-    odds = [chains.worst_odds for chains in classes]
-    quiet_tick = first_quiet_tick(history(*disclosure.key[:2]), odds, last_louder, excess, slack)
+    worst_odds = [chains.worst_odds for chains in classes]
+    quiet_tick = first_quiet_tick(history(*disclosure.key[:2]), worst_odds, last_louder, excess, slack)
     return quiet_tick is not None and quiet_tick <= disclosure.first
 
 

@@ -191,16 +191,16 @@ class Symbols(Kind[SymbolFrame]):
         taken_rows = np.flatnonzero(intake.is_taken)
         batch, slots, models = (columns.take(taken_rows), intake.arrivals.slots[taken_rows], intake.models[taken_rows])
         if intake.checked_frames or intake.accounted_ticks:
-            triples = [(slot, *pair) for slot, pairs in intake.checked_frames.items() for pair in pairs]
+            new_rows = [(slot, *row) for slot, slot_rows in intake.checked_frames.items() for row in slot_rows]
             indices = [
-                self.past.model_index(*self._streams.names[slot], frame.policy_version) for slot, _, frame in triples
+                self.past.model_index(*self._streams.names[slot], frame.policy_version) for slot, _, frame in new_rows
             ]
             batches = (
                 batch,
-                Columns.of((sequence, frame) for _, sequence, frame in triples),
+                Columns.of((sequence, frame) for _, sequence, frame in new_rows),
                 _rows_without_symbols(intake.accounted_ticks),
             )
-            slots = np.concatenate((slots, np.array([slot for slot, *_ in triples], dtype=np.int64)))
+            slots = np.concatenate((slots, np.array([slot for slot, *_ in new_rows], dtype=np.int64)))
             models, batch = (np.concatenate((models, np.array(indices, dtype=np.int64))), Columns.joined(batches))
         if batch.row_count:
             self._frames.append(batch)

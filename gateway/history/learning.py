@@ -180,8 +180,9 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Progres
 
     def evaluate(transition: Floats) -> tuple[float, Floats]:
         progress("finding the chain of all symbols")
-        counts = tasks.map(e_step, [(part, transition, initial) for part in parts])
-        return sum(part.log_likelihood for part in counts), np.asarray(sum(part.moves for part in counts))
+        part_counts = tasks.map(e_step, [(part, transition, initial) for part in parts])
+        log_likelihood = sum(counts.log_likelihood for counts in part_counts)
+        return log_likelihood, np.asarray(sum(counts.moves for counts in part_counts))
 
     transition = _most_likely_chain(evaluate, start_chain, ticks)
     progress("measuring what is certain")

@@ -246,10 +246,10 @@ class StoredHistory:
         return max(min(times), begin_us) if times else None
 
     def _first_times(
-        self, stream: SymbolStream | MeasuredStream, frames_from: Callable[[int, int], Iterator[Any]], span: Span
+        self, stream: SymbolStream | MeasuredStream, read_frames: Callable[[int, int], Iterator[Any]], span: Span
     ) -> Iterator[int]:
         for place, clock, (first, _), _ in self._tick_ranges(stream, span):
-            for frame in islice(frames_from(place.number, first), 1):
+            for frame in islice(read_frames(place.number, first), 1):
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
     def _tick_ranges(

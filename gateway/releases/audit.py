@@ -234,21 +234,21 @@ class _Contents:
         try:
             if inputs_digest(question_text, frame.first, entry["inputs"].encode()) != entry["inputs_digest"]:
                 return "what it was computed from was changed"
-            noisy = NoisyInputs.read(json.loads(entry["inputs"]), self._tables)
+            inputs = NoisyInputs.read(json.loads(entry["inputs"]), self._tables)
             return (
-                self._answer_problem(frame, question, noisy)
+                self._answer_problem(frame, question, inputs)
                 or self._basis_problem(entry, charges, question)
-                or self._charge_problem(entry, charges, noisy)
+                or self._charge_problem(entry, charges, inputs)
             )
         except _READ_ERRORS as error:
             return f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"
 
-    def _answer_problem(self, frame: ReleaseFrame, question: Question, noisy: NoisyInputs) -> str:
+    def _answer_problem(self, frame: ReleaseFrame, question: Question, inputs: NoisyInputs) -> str:
         """Say why an answer does not follow from its sums and noise, or add the noise to `noise_totals` and return ''.
 
         Raises one of `_READ_ERRORS` if the question and the sums do not fit together.
         """
-        estimates, ticks = noisy.answer(question.query, question.confidence)
+        estimates, ticks = inputs.answer(question.query, question.confidence)
         width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
         estimate_names = ("value", "standard error", "interval", "interval")
         frame_columns = (frame.values, frame.standard_errors, frame.low, frame.high)
@@ -257,12 +257,12 @@ class _Contents:
                 return f"its {estimate_name} is not that of its sums and noise"
         if ticks != frame.observed:
             return f"is about {frame.observed} ticks, and its sums are about {ticks}"
-        if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
+        if (inputs.inputs.noise, str(inputs.inputs.largest_scale(inputs.own_scale))) != (frame.noise, frame.scale):
             return "its noise is not of the scale that its sums have"
-        for sums, counts in zip(noisy.inputs.tallies, noisy.counts, strict=True):
-            number_count, total_size = self.noise_totals.get(noisy.own_scale, (0, 0))
+        for sums, counts in zip(inputs.inputs.tallies, inputs.counts, strict=True):
+            number_count, total_size = self.noise_totals.get(inputs.own_scale, (0, 0))
             noise_size = int(abs(counts.counts - sums.counts).sum())
-            self.noise_totals[noisy.own_scale] = number_count + sums.counts.size, total_size + noise_size
+            self.noise_totals[inputs.own_scale] = number_count + sums.counts.size, total_size + noise_size
         return ""
 
     def _basis_problem(self, entry: Mapping[str, Any], charges: Mapping[str, int], question: Question) -> str:
@@ -283,15 +283,15 @@ class _Contents:
                 return f"its noise is not for the table and the class of chains of {device}"
         return ""
 
-    def _charge_problem(self, entry: Mapping[str, Any], charges: Mapping[str, int], noisy: NoisyInputs) -> str:
+    def _charge_problem(self, entry: Mapping[str, Any], charges: Mapping[str, int], inputs: NoisyInputs) -> str:
         """Say why an entry's charges do not fit its noise, or ''.
 
         Charges of mechanisms that do not compose are checked by `noise_problem`.
         """
         if entry["audience"] == SITE or entry["mechanism"] in ALONE:
             return ""
-        spread = float_up(sensitivity(noisy.inputs.tallies) / noisy.own_scale)
-        costs = {tally.table: units_above(charge(tally.table, spread)) for tally in noisy.counts}
+        spread = float_up(sensitivity(inputs.inputs.tallies) / inputs.own_scale)
+        costs = {tally.table: units_above(charge(tally.table, spread)) for tally in inputs.counts}
         for device, device_charge in charges.items():
             if not device_charge:
                 continue
@@ -304,7 +304,7 @@ class _Contents:
                 return f"{device} is charged {nats(device_charge):.12g}, and its noise {nats(max(own_costs)):.12g}"
         length = entry["last"] - entry["first"] + 1
         for cost in set(costs.values()):
-            ticks = sum(tally.ticks for tally in noisy.counts if costs[tally.table] >= cost)
+            ticks = sum(tally.ticks for tally in inputs.counts if costs[tally.table] >= cost)
             payers = sum(device_charge >= cost * (1 - TOLERANCE) for device_charge in charges.values())
             if ticks > length * payers:
                 return (

@@ -511,9 +511,9 @@ class Maker:
         return CountedTicks(policy, dates_of(policy, self.history(policy.device, policy.stream)), first, last)
 
 
-def content_of(job: Job, release: Release, promise: tuple[Audience, int], noisy: NoisyInputs, number: int) -> Content:
+def content_of(job: Job, release: Release, promise: tuple[Audience, int], inputs: NoisyInputs, number: int) -> Content:
     """Write the content of a release for the ledger: the message with the number of its entry, and its documents."""
-    estimates, ticks = noisy.answer(job.question.query, job.plan.confidence)
+    estimates, ticks = inputs.answer(job.question.query, job.plan.confidence)
     audience, stretch_ticks = promise
     frame = ReleaseFrame(
         name=job.name,
@@ -545,10 +545,10 @@ def content_of(job: Job, release: Release, promise: tuple[Audience, int], noisy:
         helper=job.helper,
         honest=job.honest,
     )
-    tables = dict.fromkeys(tally.table for tally in noisy.counts)
+    tables = dict.fromkeys(tally.table for tally in inputs.counts)
     return Content(
         frame.encode(),
         canonical_bytes(job.question.document()),
-        canonical_bytes(noisy.document()),
+        canonical_bytes(inputs.document()),
         tuple(map(canonical_table, tables)),
     )

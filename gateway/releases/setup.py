@@ -292,17 +292,17 @@ def open_releases(
         catalogue: the fleet's policies, retired ones, too.
         history: the history of a device's stream; by default as the store has it.
     """
-    plan = ReleaseConfig.load(config)
-    configured_jobs = jobs(plan, catalogue)
+    release_config = ReleaseConfig.load(config)
+    configured_jobs = jobs(release_config, catalogue)
     impossible: dict[str, str] = {}
 
     def compute_allowances(ledger: Ledger | None = None) -> tuple[list[Allowance], dict[str, str]]:
-        past = partial(_read_past, ledger) if ledger and ledger.has_stream_past else lambda _streams: NO_PAST
-        if plan.readers is not None:
+        read_past = partial(_read_past, ledger) if ledger and ledger.has_stream_past else lambda _streams: NO_PAST
+        if release_config.readers is not None:
             exclusive_keys = ledger.exclusive_keys() if ledger else []
-            for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
-                reader.check(plan, catalogue, exclusive_keys, past)
-        return allowances(plan, configured_jobs, catalogue, past)
+            for reader in load_readers(config.parent / release_config.readers, catalogue.fleet):
+                reader.check(release_config, catalogue, exclusive_keys, read_past)
+        return allowances(release_config, configured_jobs, catalogue, read_past)
 
     useless = useless_releases(configured_jobs, compute_allowances()[0], catalogue)
     record = ReleaseRecord(store)
@@ -324,7 +324,7 @@ def open_releases(
     except BaseException:
         opened_ledger.close()
         raise
-    return Releases(opened_ledger, maker, record, configured_jobs, plan.audiences, impossible, useless, renew)
+    return Releases(opened_ledger, maker, record, configured_jobs, release_config.audiences, impossible, useless, renew)
 
 
 def _read_past(ledger: Ledger, streams: Iterable[Stream]) -> StreamPast:
@@ -367,7 +367,7 @@ def release_now(
     first: int,
     ledger: Location | None = None,
     broker: Broker | None = None,
-    say: Callable[[str], None] = lambda _why: None,
+    print_line: Callable[[str], None] = lambda _why: None,
 ) -> list[ReleaseFrame]:
     """Make a configured release of the window that begins at a tick; with `per_device` one for every device.
 
@@ -377,7 +377,7 @@ def release_now(
         policies: the folder of the fleet's policies.
         ledger: by default beside the store.
         broker: publishes the releases; with `None` they are only returned.
-        say: called with the error, in words, of a release that is about as good as guessing; and once if the broker
+        print_line: called with the error, in words, of a release that is about as good as guessing; and once if the broker
             has no connection for 3 seconds.
     """
     ledger = ledger or ledger_beside(store)
@@ -401,9 +401,9 @@ def release_now(
                 except FuguError:
                     _publish_or_mark(entries, releases, broker, "abandoned")
                     raise
-                _publish_or_mark(entries, releases, broker, "published", lambda why: say(f"{why}; {wait_text}"))
+                _publish_or_mark(entries, releases, broker, "published", lambda why: print_line(f"{why}; {wait_text}"))
             if why := releases.useless.get(named_jobs[0].plan.name):
-                say(f"release {name}: {why}")
+                print_line(f"release {name}: {why}")
     return [ReleaseFrame.decode(entry.payload) for entry in entries]
 
 
@@ -412,7 +412,7 @@ def _publish_or_mark(
     releases: Releases,
     broker: Broker | None,
     unsent_state: State,
-    say: Callable[[str], None] = lambda _why: None,
+    print_line: Callable[[str], None] = lambda _why: None,
 ) -> None:
     """Publish entries, or without a broker set their state to `unsent_state`. LinkError if one is not published."""
     record, ledger = releases.record, releases.ledger
@@ -422,7 +422,7 @@ def _publish_or_mark(
         for entry in entries:
             ledger.mark(entry.number, unsent_state)
         return
-    with closing(deliver(broker, [(entry.topic, entry.payload) for entry in entries], say)) as answers:
+    with closing(deliver(broker, [(entry.topic, entry.payload) for entry in entries], print_line)) as answers:
         for entry in entries:
             try:
                 problem = "" if next(answers) else "the broker does not take it"

@@ -182,8 +182,8 @@ class SumReleases:
         group, scale = window.group, Fraction(sum_release.release.scale)
         variance = len(window.members) / group.honest * noise_variance(scale)
         answer = Addend(np.array([float(total)]), np.array([variance]), np.ones(1), observed)
-        noisy = NoisyInputs(Inputs((), (), answer, None, scale), Fraction(1), ())
-        return lambda number: content_of(sum_release.job, sum_release.release, sum_release.promise, noisy, number)
+        inputs = NoisyInputs(Inputs((), (), answer, None, scale), Fraction(1), ())
+        return lambda number: content_of(sum_release.job, sum_release.release, sum_release.promise, inputs, number)
 
 
 def _sum_job(group: GroupDocument, audience: str, terms: Audience | None, name: str, policies: Sequence[Policy]) -> Job:

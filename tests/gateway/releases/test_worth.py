@@ -142,7 +142,7 @@ def test_it_is_said_when_a_release_is_configured_and_when_it_is_made(tmp_path: P
     scene.store.close()
     lines: list[str] = []
     files = {"config": config, "store": tmp_path / "s.sqlite", "policies": tmp_path / "policies"}
-    release_now(**files, name="active", first=0, say=lines.append)
+    release_now(**files, name="active", first=0, print_line=lines.append)
     (line,) = lines
     assert line.startswith("release active: off by ")
     installation = Installation("home", policies=tmp_path / "policies", releases=config)
