@@ -157,8 +157,8 @@ class _AudienceView(NamedTuple):
 
     @property
     def heard(self) -> str:
-        counts = dict.fromkeys(f"{count.kind} {count.name}" for count in self.counts)
-        return ", ".join([*(["symbols"] if any(self.hears_symbols) else []), *counts])
+        count_names = dict.fromkeys(f"{count.kind} {count.name}" for count in self.counts)
+        return ", ".join([*(["symbols"] if any(self.hears_symbols) else []), *count_names])
 
 
 def attack_audiences(

@@ -242,8 +242,8 @@ def _reader_findings(policy: AnyPolicy, access_list: AccessList) -> list[Finding
 
 
 def _stated_claim(claim: Claim) -> StatedClaim:
-    recomputed = None if claim.loss is None else float_up(claim.loss)
-    return StatedClaim(claim.output, float(claim.stated), claim.adversary, recomputed, claim.reason)
+    loss = None if claim.loss is None else float_up(claim.loss)
+    return StatedClaim(claim.output, float(claim.stated), claim.adversary, loss, claim.reason)
 
 
 def _outputs(policy: AnyPolicy) -> list[Output]:

@@ -162,13 +162,13 @@ def attack_published(
 
     def count_outputs(window: Window | GroupDocument) -> CountOutputs | None:
         frames = [(frame.first - frame.shift - begin - start, frame.counts) for frame in published.windows(window.name)]
-        window_counts = [(first, counts) for first, counts in frames if 0 <= first <= states.size - window.length]
+        window_counts = [(begins, counts) for begins, counts in frames if 0 <= begins <= states.size - window.length]
         if not window_counts:
             return None
-        names, (first, counts) = policy.discretiser.states, map(np.array, zip(*window_counts, strict=True))
-        scale, groups = Fraction(window.scale), window.groups(names)
-        is_known = (states >= 0).astype(np.int64)
-        return CountOutputs(counts, first, window.length, scale, groups, int(states.size), len(names), is_known)
+        labels, (begins, counts) = policy.discretiser.states, map(np.array, zip(*window_counts, strict=True))
+        scale, groups = Fraction(window.scale), window.groups(labels)
+        has_state = (states >= 0).astype(np.int64)
+        return CountOutputs(counts, begins, window.length, scale, groups, int(states.size), len(labels), has_state)
 
     symbols = None
     visible_symbols = np.where(states >= 0, published.symbols[start:stop], -1)

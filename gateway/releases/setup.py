@@ -377,8 +377,8 @@ def release_now(
         policies: the folder of the fleet's policies.
         ledger: by default beside the store.
         broker: publishes the releases; with `None` they are only returned.
-        print_line: called with the error, in words, of a release that is about as good as guessing; and once if the broker
-            has no connection for 3 seconds.
+        print_line: called with the error, in words, of a release that is about as good as guessing; and once if the
+            broker has no connection for 3 seconds.
     """
     ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)

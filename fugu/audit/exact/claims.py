@@ -91,14 +91,14 @@ def _stretch_loss(
     return Fraction(tick_loss + (stretch_ticks - 1) * rate)
 
 
-def _claim(output: str, limit: float, adversary: str, loss: Callable[[], Fraction], *, is_sharp: bool = True) -> Claim:
+def _claim(output: str, stated: float, adversary: str, loss: Callable[[], Fraction], *, is_sharp: bool = True) -> Claim:
     try:
         true_loss = loss()
     except NotRecomputed as error:
-        return Claim(output, Fraction(limit), adversary, None, str(error))
-    if true_loss > limit and not is_sharp:
-        return Claim(output, Fraction(limit), adversary, None, f"only that it is at most {float(true_loss):.6g}")
-    return Claim(output, Fraction(limit), adversary, true_loss)
+        return Claim(output, Fraction(stated), adversary, None, str(error))
+    if true_loss > stated and not is_sharp:
+        return Claim(output, Fraction(stated), adversary, None, f"only that it is at most {float(true_loss):.6g}")
+    return Claim(output, Fraction(stated), adversary, true_loss)
 
 
 def _all_points(policy: Mapping[str, Any], all_points: PointsLoss | None) -> Fraction:
