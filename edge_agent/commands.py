@@ -137,7 +137,7 @@ def _set_back(path: Path, config: AgentConfig, outbox: Path) -> str:
         Outbox(outbox, config.fleet, config.device).close()
     trust = open_trust(config, path.parent)
     time_before, now = trust.state.time, int(time.time())
-    time_after = trust.set_back(now)
+    time_after = trust.set_time_back(now)
     if time_after == time_before:
         return f"nothing changes: the newest signed time, {time_before}, is not ahead of this machine's clock, {now}"
     write_secret(path.parent / config.trust, bytes(trust.state.pack()), for_service=True)

@@ -251,7 +251,7 @@ class StreamSums:
         self._move_to(wall_tick)
         for sum_ in self._sums:
             if sum_.open is not None:
-                sum_.open.add(*sum_.plan.places_at(wall_tick, state))
+                sum_.open.add(*sum_.plan.count_index_at(wall_tick, state))
         self._next_wall = wall_tick + 1
 
     def advance(self, tick: int) -> list[Report]:
@@ -263,7 +263,7 @@ class StreamSums:
         ended_windows, self._ended = self._ended, []
         for sum_ in self._sums:
             self._helpers.note_key_tick(sum_.plan.name, tick)
-            window_number = max(sum_.plan.at(self._next_wall - 1) + 1, sum_.last_window + 1, 0)
+            window_number = max(sum_.plan.window_at(self._next_wall - 1) + 1, sum_.last_window + 1, 0)
             first_tick = sum_.plan.first(window_number)
             lead_ticks = min(sum_.plan.length, -(-_AHEAD_US // sum_.plan.period_us))
             is_due = first_tick - self._next_wall <= lead_ticks and sum_.asked_window < window_number
@@ -283,10 +283,10 @@ class StreamSums:
         self._next_wall = wall_tick
         for sum_ in self._sums:
             for _ in range(2):  # the window under way may end, and so may the next
-                if sum_.open is not None and sum_.open.number < sum_.plan.at(wall_tick):
+                if sum_.open is not None and sum_.open.number < sum_.plan.window_at(wall_tick):
                     self._ended.append((sum_, sum_.open))
                     sum_.open = None
-                if sum_.open is None and sum_.next is not None and sum_.next.number <= sum_.plan.at(wall_tick):
+                if sum_.open is None and sum_.next is not None and sum_.next.number <= sum_.plan.window_at(wall_tick):
                     sum_.open, sum_.next = sum_.next, None
 
     def _make_report(self, sum_: _Sum, counts: _WindowCounts) -> Report:

@@ -69,7 +69,7 @@ class SimulatedHomes:
             for name, seed in self._seeds.items()
         }
         self.shares: dict[int, dict[str, int]] = {}
-        if document.numbers != 1:
+        if document.sum_count != 1:
             raise ValueError("simulated homes count whole windows, not blocks of a day")
         self._shares = Shares(document.noise, document.honest)
         entropy = system_entropy()
@@ -134,7 +134,13 @@ class SimulatedHomes:
             request_header = header(document.fleet, name, document.digest, opening.digest, window_number)
             with suppress(FuguError):
                 masks, *sealed_fields = seal(
-                    document.numbers, helper, signed_message, signature, opening.key, self._seeds[name], request_header
+                    document.sum_count,
+                    helper,
+                    signed_message,
+                    signature,
+                    opening.key,
+                    self._seeds[name],
+                    request_header,
                 )
                 sealed = SealedMasks(name, opening.digest, *sealed_fields)
                 draws_by_home[name] = _HomeDraws(unpack_numbers(masks), self._shares.draw(self._bits), sealed)

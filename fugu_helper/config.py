@@ -101,7 +101,7 @@ def config_document(path: Path) -> dict[str, Any]:
         [
             {
                 **{"fleet": document.fleet, "name": document.name, "digest": document.digest.hex()},
-                **{"envelope": envelope.hex(), "quorum": document.quorum, "numbers": document.numbers},
+                **{"envelope": envelope.hex(), "quorum": document.quorum, "numbers": document.sum_count},
                 **{"first_us": document.begins_us(0), "window_us": document.length * document.period_us},
                 **{"deadline": document.deadline, "valid_from": document.valid_from},
             }

@@ -10,7 +10,7 @@ import numpy as np
 
 from fugu.contract.chains import BoundedChains
 from fugu.contract.guarantee import StreamOutputs
-from fugu.contract.sentences import most_sure
+from fugu.contract.sentences import largest_posterior
 from fugu.lanes import Lane, Look, Shape, lanes_svg, percent_marks, share_scale, share_shapes
 from fugu.planning.candidates import wanted_window
 from fugu.planning.window_plan import joint_plan
@@ -53,9 +53,9 @@ def sticky() -> list[Lane]:
 def odds() -> list[Lane]:
     """How sure an attacker gets at most, by epsilon."""
     epsilons = 0.5, 1.0, 2.0, 3.0, 5.0
-    bars = [(at + 0.2, at + 0.8, 0.5, most_sure(epsilon)) for at, epsilon in enumerate(epsilons)]
+    bars = [(at + 0.2, at + 0.8, 0.5, largest_posterior(epsilon)) for at, epsilon in enumerate(epsilons)]
     tops = [
-        Shape("dots", "sure", [(at + 0.4, most_sure(epsilon))], f"{100 * most_sure(epsilon):.0f} %")
+        Shape("dots", "sure", [(at + 0.4, largest_posterior(epsilon))], f"{100 * largest_posterior(epsilon):.0f} %")
         for at, epsilon in enumerate(epsilons)
     ]
     marks = [(at + 0.5, f"{epsilon:g}") for at, epsilon in enumerate(epsilons)]
@@ -65,7 +65,7 @@ def odds() -> list[Lane]:
             *(
                 "attacker",
                 "Attacker",
-                f"{100 * most_sure(EPSILON):.0f} %",
+                f"{100 * largest_posterior(EPSILON):.0f} %",
                 words,
                 "by epsilon · 50 %: a coin flip",
                 220,

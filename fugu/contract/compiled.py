@@ -88,12 +88,12 @@ class SharedSum(AgentWindow):
         """The deadline in ticks, rounded up."""
         return -(-self.deadline * 1_000_000 // self.period_us)
 
-    def at(self, wall_tick: int) -> int:
+    def window_at(self, wall_tick: int) -> int:
         """Return the number of the window of a wall tick, which is below 0 before the first window."""
         return (wall_tick - self.start) // self.length
 
-    def places_at(self, wall_tick: int, state: int | None) -> tuple[int, int | None]:
-        """Return the index of a wall tick's count, and the same index if its state counts, else None."""
+    def count_index_at(self, wall_tick: int, state: int | None) -> tuple[int, int | None]:
+        """Return the index of a wall tick's count, and again the index if the state counts, else None."""
         block = 0 if self.blocks is None else self.blocks.at(self.epoch_us + wall_tick * self.period_us)
         return block, None if state is None or self.places[state] == NONE else block
 

@@ -85,7 +85,7 @@ def _check_board(policy: AnyPolicy) -> None:
         raise PolicyError("the firmware does symbols and windows, and this policy measures points: use the agent")
     for window in policy.windows:
         name, query = window.name, window.query
-        if not query.additive:
+        if not query.is_additive:
             raise PolicyError(f"window {name} is of {query.name} counts, which the firmware does not do: use the agent")
         if window.overlap * len(window.groups(labels)) > PolicyReader.most_counts:
             raise PolicyError(

@@ -366,7 +366,7 @@ class _Promise:
         except GuaranteeError:
             return None
         bound = chains.stretch_bound(loss.epsilon, 1, rate, (), adversary)
-        return replace(bound, known=float_up(Fraction(bound.known) + Fraction(excess)))
+        return replace(bound, loss_bound=float_up(Fraction(bound.loss_bound) + Fraction(excess)))
 
 
 def _leakage(odds: Fraction, ratio: Fraction) -> Decimal:

@@ -33,7 +33,7 @@ from fugu.contract.sentences import (
     unix_us,
 )
 from fugu.contract.stretches import Stretch, StretchBound, StretchTicks
-from fugu.contract.windows import Asking, Window
+from fugu.contract.windows import QueryDocument, Window
 
 __all__ = [
     "MAX_DESCRIPTION_BYTES",
@@ -131,7 +131,7 @@ class DescribedPromise(Document):
         return f"true of what begins {' and '.join(times)}, for changes of policy; elsewhere {loss}"
 
 
-class DescribedWindow(Asking):
+class DescribedWindow(QueryDocument):
     """A window that the device counts; `states` are labels, or histogram if each has a count of its own.
 
     Attributes:
@@ -362,7 +362,7 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
         period, claim = policy.clock.period_us, policy.windows_guarantee
         stretches, bound = _stretches(policy.bound(), period, guarantee.epsilon), policy.windows_bound()
         fields |= {
-            "kind": "windows" if policy.table is None else "both" if policy.counted else "symbols",
+            "kind": "windows" if policy.table is None else "both" if policy.counted_windows else "symbols",
             "table": None if policy.table is None else policy.table.rows,
             "windows": tuple(_describe_window(window, policy.discretiser.states) for window in policy.windows),
             "sums": tuple(map(_describe_sum, policy.sums)),

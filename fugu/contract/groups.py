@@ -147,14 +147,14 @@ class GroupDocument(Document):
         return self.query.groups(tuple(map(labels.index, self.count)))
 
     @property
-    def numbers(self) -> int:
+    def sum_count(self) -> int:
         """The number of sums of a window."""
         return len(self.query.groups(self.count))
 
     @property
     def release_names(self) -> tuple[str, ...]:
         """The names of the sums' releases: the group's name, or a name for each block of the day."""
-        return tuple(f"{self.name}-{block}" for block in range(self.numbers)) if self.numbers > 1 else (self.name,)
+        return tuple(f"{self.name}-{block}" for block in range(self.sum_count)) if self.sum_count > 1 else (self.name,)
 
     def begins_us(self, window_number: int) -> int:
         """Return the time at which a window begins, in microseconds of Unix time."""

@@ -61,18 +61,18 @@ class SymbolPins(Document):
                 raise ValueError(f"no stream of the chains has the {state_count} states of the discretiser")
             raise ValueError(f"discretiser and chains have {state_count} and {self.chains.states} states")
 
-    def compiled(self, policy: Policy, form: CorePolicy) -> CorePolicy:
-        """Compile the pins for `fugu.core.pins`, on the clock of a policy and its compiled form.
+    def compiled(self, policy: Policy, core_policy: CorePolicy) -> CorePolicy:
+        """Compile the pins for `fugu.core.pins`, to compare them with a policy and its compiled form.
 
         Ticks at a multiple of the pinned period are some of the pinned ticks. States with other names, or that joint
         chains show otherwise, are other states, although their bytes may be the same.
         """
         pinned = self.chains.compiled()
-        pinned.stream, pinned.epoch_us = form.stream, form.epoch_us
-        pinned.discretiser = form.discretiser if policy.discretiser == self.discretiser else b""
+        pinned.stream, pinned.epoch_us = core_policy.stream, core_policy.epoch_us
+        pinned.discretiser = core_policy.discretiser if policy.discretiser == self.discretiser else b""
         if isinstance(self.chains, JointChains) and not policy.chains.covers(self.chains):
             pinned.shared = ()
-        multiple = 1 if self.discretiser.remembers else max(form.period_us // self.period_us, 1)
+        multiple = 1 if self.discretiser.remembers else max(core_policy.period_us // self.period_us, 1)
         pinned.period_us = self.period_us * multiple
         pinned.guarantee, pinned.windows, pinned.windows_guarantee = (ADVERSARIES.index(self.adversary), 0, 1), [], None
         if claim := self.windows:
@@ -120,7 +120,7 @@ class MeasuredPins(Document):
 
     @property
     def schedule(self) -> tuple[object, ...]:
-        """The steps of the cycle as sets, with what else decides which states can follow one another."""
+        """All that decides which states can follow one another: shown states, cycle, and steps as sets."""
         step_sets = [(tick, list(map(set, steps))) for tick, steps in ((0, self.steps), *self.changes)]
         return self.shows, self.cycle, step_sets
 
@@ -166,7 +166,7 @@ def _step_lists(successors: Iterable[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def _pair_graph(policy: MeasurePolicy) -> CompleteGraph | CategoryGraph | EdgeGraph:
-    """Return a policy's graph in a form that names the joined pairs without the steps of the chain."""
+    """Return a policy's graph in a form that does not depend on the steps of its chain."""
     if isinstance(policy.graph, CompleteGraph | CategoryGraph | EdgeGraph):
         return policy.graph
     neighbours = policy.measurement.neighbours
@@ -179,8 +179,10 @@ def violations(policy: AnyPolicy, pins: SymbolPins | MeasuredPins) -> tuple[str,
     Whether its guarantee holds is not checked here. PolicyError: its graph does not fit its states.
     """
     if isinstance(policy, Policy) and isinstance(pins, SymbolPins):
-        form = policy.compiled()
-        return tuple(f"{departure} than is pinned" for departure in departures(form, pins.compiled(policy, form)))
+        core_policy = policy.compiled()
+        return tuple(
+            f"{departure} than is pinned" for departure in departures(core_policy, pins.compiled(policy, core_policy))
+        )
     if isinstance(policy, MeasurePolicy) and isinstance(pins, MeasuredPins):
         return tuple(_measured_violations(policy, pins))
     kind = "symbols" if isinstance(policy, Policy) else "measured"

@@ -144,7 +144,7 @@ class Policy(PolicyHeader):
 
     def _check_consistency(self) -> None:
         super()._check_consistency()
-        if self.table is None and not self.counted:
+        if self.table is None and not self.counted_windows:
             raise ValueError("there is neither a table nor a window: give at least one of them")
         if self.table is None and self.frame_ticks != 1:
             raise ValueError("frame_ticks is for symbols: leave it out where there is no table")
@@ -155,18 +155,18 @@ class Policy(PolicyHeader):
         state_counts = (len(self.discretiser.states), states, *([] if self.table is None else [self.table.states]))
         if len(set(state_counts)) != 1:
             raise ValueError(f"discretiser, chains and table have {state_counts} states")
-        if len({window.name for window in self.counted}) != len(self.counted):
+        if len({window.name for window in self.counted_windows}) != len(self.counted_windows):
             raise ValueError("two windows have the same name")
         if self.table is None and self.windows_guarantee is not None:
             raise ValueError("without a table, guarantee is what the windows tell: leave windows_guarantee out")
-        if self.table is not None and bool(self.counted) != (self.windows_guarantee is not None):
+        if self.table is not None and bool(self.counted_windows) != (self.windows_guarantee is not None):
             raise ValueError("beside a table, windows and windows_guarantee belong together: give both or neither")
         for window in self.windows:
             if window.blocks is not None and window.length * self.clock.period_us < 86_400_000_000:
                 raise ValueError(f"window {window.name} has a count for each block of a day, and is shorter than a day")
         for window_sum in self.sums:
             window_sum.check_stream(self.fleet, self.stream, self.discretiser.states, tuple(vars(self.clock).values()))
-        total = sum(window_sum.group.numbers for window_sum in self.sums)
+        total = sum(window_sum.group.sum_count for window_sum in self.sums)
         total += sum(window.overlap * len(window.groups(self.discretiser.states)) for window in self.windows)
         if total > _MAX_OPEN_COUNTS:
             raise ValueError(f"the windows under way would hold {total} counts; at most {_MAX_OPEN_COUNTS} are allowed")
@@ -174,22 +174,22 @@ class Policy(PolicyHeader):
     @property
     def window_rate(self) -> Fraction:
         """The loss that all windows and sums together add to every tick, in nats."""
-        return total_rate(self.counted)
+        return total_rate(self.counted_windows)
 
     @property
-    def counted(self) -> tuple[Window | GroupDocument, ...]:
+    def counted_windows(self) -> tuple[Window | GroupDocument, ...]:
         """The windows, and the sums of groups."""
         return (*self.windows, *(window_sum.group for window_sum in self.sums))
 
     @property
     def outputs(self) -> StreamOutputs:
         """All outputs: the symbols, the windows and the sums."""
-        return StreamOutputs(self.table, self.counted)
+        return StreamOutputs(self.table, self.counted_windows)
 
     @property
     def window_outputs(self) -> StreamOutputs:
         """The outputs of the windows and sums alone."""
-        return StreamOutputs(None, self.counted)
+        return StreamOutputs(None, self.counted_windows)
 
     @property
     def windows_alone(self) -> Guarantee | None:
@@ -269,5 +269,5 @@ class Policy(PolicyHeader):
         if self.table is None:
             names = {"table", "frame_ticks", "windows_guarantee"}
         else:
-            names = set() if self.counted else {"windows", "windows_guarantee"}
+            names = set() if self.counted_windows else {"windows", "windows_guarantee"}
         return names if self.sums else {*names, "sums"}

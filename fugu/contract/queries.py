@@ -43,18 +43,18 @@ class Query:
     blocks: DayBlocks | None = None
 
     @property
-    def additive(self) -> bool:
+    def is_additive(self) -> bool:
         """True if a window is the sum of its parts: what a tick adds depends neither on other ticks nor on the time."""
         return self.blocks is None and not self.pairs
 
     @property
-    def single(self) -> bool:
+    def is_single(self) -> bool:
         """True if the answer is a single sum over ticks."""
-        return self.additive and not self.each
+        return self.is_additive and not self.each
 
     @property
     def sensitivity(self) -> int:
-        """The largest change of all counts together by one tick's state: with several, one loses and one gains."""
+        """The largest change of all counts together by one tick's state; 2 with several: one loses, one gains."""
         return 2 if self.each else 1
 
     def groups(self, states: Sequence[_State]) -> tuple[tuple[_State, ...], ...]:
@@ -71,7 +71,7 @@ class Query:
         """Return the names of the numbers; `states` are the states of the query."""
         return tuple(states) if self.each else (f"{self.name} of {' + '.join(states)}",)
 
-    def about(self, states: Sequence[str]) -> str:
+    def description(self, states: Sequence[str]) -> str:
         """Describe all numbers in words; `states` are the states of the query."""
         tail = "" if self.blocks is None else f", by {self.blocks.seconds / 3600:g} h of the day ({self.blocks.zone})"
         return f"{self.unit} of {'each state' if self.each else ' + '.join(states)}{tail}"
@@ -85,7 +85,7 @@ class Query:
         return length if self.blocks is None else max(1, length * self.blocks.seconds // 86_400)
 
     def divisor(self, ticks: int) -> int:
-        """Return the number that a count over `ticks` ticks is divided by."""
+        """Return the divisor of a count over `ticks` ticks, which makes it a share if the query is for shares."""
         return ticks if self.unit == "share" else 1
 
 

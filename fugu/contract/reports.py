@@ -30,7 +30,7 @@ from fugu.contract.windows import Mechanism
 if TYPE_CHECKING:
     from fugu.contract.descriptions import DescribedPromise
     from fugu.contract.guarantee import Guarantee
-    from fugu.contract.windows import Asking
+    from fugu.contract.windows import QueryDocument
 
 __all__ = [
     "CONFIDENCE",
@@ -246,7 +246,7 @@ class WindowCount(JsonMessage):
     def of(
         cls,
         frame: WindowFrame,
-        asking: "Asking",
+        question: "QueryDocument",
         states: tuple[str, ...],
         noise_bound: int,
         time_of: Callable[[int, int], datetime],
@@ -263,7 +263,7 @@ class WindowCount(JsonMessage):
             since=time_of(frame.first, frame.shift),
             window=frame.window,
             states=states,
-            blocks=() if (blocks := asking.query.blocks) is None else blocks.labels,
+            blocks=() if (blocks := question.query.blocks) is None else blocks.labels,
             values=tuple(float(count) for count in frame.counts),
             low=tuple(float(count - noise_bound) for count in frame.counts),
             high=tuple(float(count + noise_bound) for count in frame.counts),
@@ -386,7 +386,7 @@ class ReleaseFrame(JsonMessage):
 
     @property
     def condition(self) -> str:
-        """The sentence that is said with the epsilon of a sum of homes, or an empty text for other releases."""
+        """The condition of the epsilon of a sum of homes, in a sentence; empty for other releases."""
         return sum_condition(self.name, self.helper, self.honest) if self.honest else ""
 
     @classmethod
@@ -400,7 +400,7 @@ class ReleaseFrame(JsonMessage):
     def __post_init__(self) -> None:
         check_integer(self.length, 1, MAX_TICK - self.first + 1, "length")
         check_integer(self.observed, 0, self.length * self.devices, "observed")
-        value_count = len(self.asked.groups(self.states))
+        value_count = len(self.definition.groups(self.states))
         for name in ("values", "standard_errors"):
             check_length(getattr(self, name), value_count, value_count, name)
         _check_intervals(self.values, self.low, self.high)
@@ -408,11 +408,11 @@ class ReleaseFrame(JsonMessage):
             raise range_error(f"scale {self.scale} is not in lowest terms")
         if unix_us(self.since) >= unix_us(self.time):
             raise range_error("since is not before time")
-        if self.unit != self.asked.unit:
-            raise range_error(f"unit is not {self.asked.unit}")
+        if self.unit != self.definition.unit:
+            raise range_error(f"unit is not {self.definition.unit}")
 
     @property
-    def asked(self) -> Query:
+    def definition(self) -> Query:
         """The query of the release."""
         return QUERIES[self.query]
 

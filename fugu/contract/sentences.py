@@ -25,8 +25,8 @@ __all__ = [
     "epsilon_to_odds",
     "instant",
     "instant_text",
+    "largest_posterior",
     "loss_words",
-    "most_sure",
     "privacy_of",
     "privacy_sentence",
     "promised_words",
@@ -46,7 +46,7 @@ LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 def sum_condition(name: str, helper: str, honest: int) -> str:
-    """Return the condition of the epsilon of a sum of homes; `helper` are the digits of the helper's key."""
+    """State when the epsilon of a sum of homes is true; `helper` are the digits of the helper's key."""
     return (
         f"for sum {name} the promise holds only if its helper ({helper}) keeps its word and {honest} of its homes are "
         "real and honest. Otherwise the exact count can be seen"
@@ -157,7 +157,7 @@ def privacy_of(epsilon: float | None) -> Privacy:
     return "private" if epsilon <= LARGEST_PRIVATE else "weak"
 
 
-def most_sure(epsilon: float) -> float:
+def largest_posterior(epsilon: float) -> float:
     """Return the largest posterior probability of a secret of prior probability 1/2, rounded up."""
     posterior = 1.0 / (1.0 + math.exp(-min(epsilon, 700.0)))
     return min(1.0, posterior * (1.0 + SIXTEEN_ROUNDINGS))
@@ -165,7 +165,7 @@ def most_sure(epsilon: float) -> float:
 
 def sure_words(epsilon: float) -> str:
     """Say how sure an attacker can become: whole per cent up to 95, then tenths."""
-    share = 100.0 * most_sure(epsilon)
+    share = 100.0 * largest_posterior(epsilon)
     return f"from 50 % to at most {share:.0f} % sure" if share < 95.0 else f"from 50 % to at most {share:.1f} % sure"
 
 

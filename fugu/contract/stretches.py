@@ -66,7 +66,7 @@ class Ceiling(Document):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_a_tick(cls, value: object) -> object:
+    def _from_number(cls, value: object) -> object:
         return {"epsilon": value} if isinstance(value, int | float) else value
 
     @classmethod
@@ -93,20 +93,20 @@ class StretchBound:
     """A bound on the loss of any number of ticks in a row, from a bound for one number of them.
 
     Attributes:
-        known: bound in nats on the loss of `ticks` ticks in a row: for every tick and pair of states, rate + past +
+        loss_bound: in nats, on the loss of `ticks` ticks in a row: for every tick and pair of states, rate + past +
             future.
         ticks: at least 1.
         rate: bound on what a tick's own output tells of any two states, without the windows.
         windows: the windows that are counted as well.
         equal_leakages: whether past and future have the same bound for each pair, at every tick.
         hidden: whether different states may show the same, with no rate between them; then past and future of a single
-            tick tell at most `known`.
+            tick tell at most `loss_bound`.
         known_elsewhere: whether it holds against adversaries who know other states, so that separate stretches add up.
 
     Source: docs/proofs/stretches.md.
     """
 
-    known: float
+    loss_bound: float
     ticks: int
     rate: float
     windows: tuple[Counted, ...] = ()
@@ -124,7 +124,7 @@ class StretchBound:
         return Fraction(self.rate) + total_rate(self.windows)
 
     def floor(self, ticks: int) -> float:
-        """Return the loss of a stretch if all other states are the same, for any class: its own outputs, rounded up.
+        """Bound the loss of a stretch if all other states are the same, in any class: the rates of its own outputs.
 
         Two courses of states are compared that agree in as many ticks before and after as the process looks back.
         """
@@ -132,14 +132,14 @@ class StretchBound:
 
     def epsilon(self, ticks: int) -> float:
         """Return the loss of a stretch of `ticks` >= 1 ticks between any two courses of its states, rounded up."""
-        if not math.isfinite(self.known) or ticks == self.ticks:
-            return self.known
-        leakages = Fraction(self.known) - (0 if self.hidden and self.ticks == 1 else self.ticks * self.tick_rate)
+        if not math.isfinite(self.loss_bound) or ticks == self.ticks:
+            return self.loss_bound
+        leakages = Fraction(self.loss_bound) - (0 if self.hidden and self.ticks == 1 else self.ticks * self.tick_rate)
         leakages = max(leakages, Fraction(0))  # below 0 the promise is false
         if self.ticks == 1 and not self.equal_leakages:
             leakages *= 2
         bound = float_up(ticks * self.tick_rate + leakages)
-        return min(bound, self.known) if ticks < self.ticks else bound
+        return min(bound, self.loss_bound) if ticks < self.ticks else bound
 
     def longest(self, epsilon: float) -> int:
         """Return the most ticks of a stretch that loses at most epsilon, or 0 if a single tick loses more."""

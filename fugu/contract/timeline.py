@@ -32,12 +32,12 @@ class Drawn(NamedTuple):
 class Timeline:
     """The intervals of a stream, in order; intervals of different versions overlap only where windows did.
 
-    `stored` has the rows on the disk by first tick and version. Beyond `max_rows` rows, the oldest are merged or
+    `stored` has the rows on the disk by first tick and version. Beyond `max_intervals`, the oldest are merged or
     dropped.
     """
 
     def __init__(self, intervals: Iterable[Drawn] = (), max_intervals: int = MAX_INTERVALS) -> None:
-        self._max_rows = max_intervals
+        self._max_intervals = max_intervals
         self.intervals = sorted(intervals)
         self.stored = {(interval.first, interval.version): interval for interval in self.intervals}
 
@@ -65,7 +65,7 @@ class Timeline:
             last_tick = max(ticks.last, peer.last)
             ticks = Drawn(earlier.first, last_tick, ticks.version, min(earlier.begin, earlier.first), absent)
         self.intervals[start:end] = sorted([*unmerged_peers, ticks])
-        while len(self.intervals) > self._max_rows:
+        while len(self.intervals) > self._max_intervals:
             next_interval, oldest_interval = self.intervals[1], self.intervals[0]
             # Where nothing was before, it does not matter which of the ticks were drawn.
             if next_interval.version == oldest_interval.version and not oldest_interval.begin:

@@ -121,7 +121,7 @@ class Trust:
         """
         return Verdict(self.state, False, *self._check_policies(*self.state.policies)) if self.state.policies else None
 
-    def set_back(self, now: int) -> int:
+    def set_time_back(self, now: int) -> int:
         """Set a signed time that is ahead of `now` back to `now`, as the device's owner asks. Return the time in force.
 
         It is never below `valid_from` of the newest accepted document. TrustError as for `in_force`.
@@ -145,9 +145,9 @@ class Trust:
         try:
             compiled_policies = check_compiled(document)
             policies = document.for_device(self.enrolment.device)
-            for policy, form in zip(policies, compiled_policies, strict=True):
+            for policy, compiled_policy in zip(policies, compiled_policies, strict=True):
                 if isinstance(policy, Policy):
-                    symbol_policies.append((policy, read_policy(form)))
+                    symbol_policies.append((policy, read_policy(compiled_policy)))
                 else:
                     policy.verify()
                     measured_policies.append(policy)
@@ -168,15 +168,17 @@ class Trust:
         """Refuse, by a TrustError, policies of symbols that break pins, the ceiling or the accepted adversaries."""
         enrolment = self.enrolment
         pinned_policies: dict[str, CorePolicy] = {}
-        for policy, form in policies:
-            form.device = enrolment.device
+        for policy, agent_policy in policies:
+            agent_policy.device = enrolment.device
             pins = enrolment.pins.get(policy.stream)
             if isinstance(pins, SymbolPins):
-                pinned_policies[policy.stream] = pins.compiled(policy, form)
+                pinned_policies[policy.stream] = pins.compiled(policy, agent_policy)
             elif pins is not None:
                 raise TrustError(f"stream {policy.stream}: {violations(policy, pins)[0]}", Reason.PINNED)
         try:
-            check_limits([form for _, form in policies], pinned_policies, enrolment.ceiling.limits, lambda: None)
+            check_limits(
+                [agent_policy for _, agent_policy in policies], pinned_policies, enrolment.ceiling.limits, lambda: None
+            )
         except RefusedError as error:
             if error.reason == Reason.PINNED:
                 raise TrustError(f"{error.detail} than is pinned", Reason.PINNED) from None
@@ -215,15 +217,17 @@ class Trust:
 
 
 def _refuse_in_numbers(policy: Policy, ceiling: Ceiling, reason: Reason) -> None:
-    """Refuse a policy with the numbers that the core's refusal leaves out, if it fails here as well."""
+    """Refuse a policy again, with the numbers that the core's refusal leaves out."""
     try:
         policy.verify(ceiling)
     except GuaranteeError as error:
         raise TrustError(str(error), reason) from None
 
 
-def _read(kind: type[_Read], payload: bytes) -> _Read:
+def _read(document_class: type[_Read], payload: bytes) -> _Read:
     try:
-        return read_document(kind, payload)
+        return read_document(document_class, payload)
     except PolicyError as error:
-        raise TrustError(f"a signed {kind.model_fields['document'].default} document is malformed: {error}") from None
+        raise TrustError(
+            f"a signed {document_class.model_fields['document'].default} document is malformed: {error}"
+        ) from None

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = [
     "ALONE",
     "MAX_WINDOWS",
-    "Asking",
     "Blocks",
     "Composing",
     "Counted",
     "Mechanism",
+    "QueryDocument",
     "Window",
-    "covers",
-    "lawful_scale",
-    "noise_within",
+    "has_bound",
+    "noise_half_width",
+    "policy_scale",
     "total_rate",
 ]
 
@@ -47,7 +47,7 @@ ALONE: tuple[Mechanism, ...] = tuple(name for name in get_args(Mechanism) if nam
 _AGAINST_ALL = ("chain", "group")
 
 
-def covers(mechanism: str, adversary: str) -> bool:
+def has_bound(mechanism: str, adversary: str) -> bool:
     """True if a mechanism has a bound against an adversary; knowledge of a distant state breaks quilts."""
     return mechanism in _AGAINST_ALL or adversary == "ignorant"
 
@@ -77,7 +77,7 @@ class Blocks(Document):
             raise ValueError("the transitions of a time zone do not increase")
 
 
-class Asking(Document):
+class QueryDocument(Document):
     """A document with the fields of a query: `states`, and `blocks`, which is left out where it is None."""
 
     if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Asking(Document):
         return query_of(self.states, self.blocks)
 
 
-class Window(Asking):
+class Window(QueryDocument):
     """A count over windows of ticks: window n covers the ticks start + n * stride .. + length - 1.
 
     Attributes:
@@ -160,7 +160,7 @@ class Window(Asking):
         raise ValueError(f"window {self.name} counts a state {state!r} that the stream does not have")
 
 
-def lawful_scale(lower_bound: float | Fraction) -> Fraction:
+def policy_scale(lower_bound: float | Fraction) -> Fraction:
     """Round a scale above 0 up to a fraction that a policy may hold, by less than 1e-7 of it.
 
     A scale of 1 or more becomes a decimal number, a smaller scale 1 divided by a decimal number. GuaranteeError if the
@@ -177,7 +177,7 @@ def lawful_scale(lower_bound: float | Fraction) -> Fraction:
     return Fraction(power_of_ten, min(math.floor(power_of_ten / exact), _MAX_PART))
 
 
-def noise_within(scale: Fraction, confidence: float) -> int:
+def noise_half_width(scale: Fraction, confidence: float) -> int:
     """Return the least h >= 0 such that discrete Laplace noise of a scale is in -h..h with probability `confidence`.
 
     The noise is outside of -h..h with probability 2 a^(h+1) / (1 + a), where a = e^(-1/scale).

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from fugu.contract.chains import ChainClass
 from fugu.contract.dating import settling_ticks
 from fugu.contract.discretisers import Discretiser
-from fugu.contract.sentences import loss_words, most_sure, privacy_of, privacy_sentence
+from fugu.contract.sentences import largest_posterior, loss_words, privacy_of, privacy_sentence
 from fugu.contract.stretches import Stretch
 from fugu.library.report import JsonObject, Table
 
@@ -123,7 +123,7 @@ def stretch_documents(stretches: Sequence[Stretch]) -> list[JsonObject]:
             "seconds": stretch.seconds,
             "ticks": stretch.ticks,
             "epsilon": stretch.epsilon if math.isfinite(stretch.epsilon) else None,
-            "sure": most_sure(stretch.epsilon),
+            "sure": largest_posterior(stretch.epsilon),
             "floor": stretch.floor,
         }
         for stretch in stretches

@@ -323,6 +323,6 @@ def _counted_states(version: DescribedVersion | None, window: str, count_total: 
     if version is None or description is None:
         return None
     names = description.count_names(version.states)
-    if description.query.single and count_total == 1:
+    if description.query.is_single and count_total == 1:
         return sum(description.groups(version.states), ())
     return names if count_total == len(names) else None

@@ -24,7 +24,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy
-from fugu.contract.windows import lawful_scale
+from fugu.contract.windows import policy_scale
 from fugu.planning.answers import noisy_shares
 from fugu.planning.candidates import (
     LEAST_JUDGED,
@@ -273,7 +273,7 @@ def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
     if not noise_scale > 0:
         return 0
     try:
-        release = replace(candidate, scale=lawful_scale(float(noise_scale)))
+        release = replace(candidate, scale=policy_scale(float(noise_scale)))
         return release.bound(candidate.chains).longest(candidate.epsilon)
     except FuguError:
         return 0

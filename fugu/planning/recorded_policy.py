@@ -245,8 +245,8 @@ def releases_of(
         is_square = symbols.emission.shape[0] == symbols.emission.shape[1]
         noise = float(1 - symbols.emission.diagonal().min()) if is_square else math.nan
         releases.append(Release("symbols", noise, tick_epsilon, symbols))
-    for window in policy.counted:
-        if window.stride < window.length or windows_bound is None or not window.query.additive:
+    for window in policy.counted_windows:
+        if window.stride < window.length or windows_bound is None or not window.query.is_additive:
             continue
         if (window_counts := draw_counts(window)) is None or not window_counts.counts.size:
             continue

@@ -22,7 +22,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH
 from fugu.contract.stretches import StretchBound
-from fugu.contract.windows import Window, lawful_scale, total_rate
+from fugu.contract.windows import Window, policy_scale, total_rate
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
 from fugu.planning.policy_builder import PolicyHeader, make_policy
@@ -204,7 +204,7 @@ def _plan_windows(wanted_windows: Sequence[WantedWindow], stream: JointStream, s
         return ()
     windows = [window._replace(states=(1,) if stream.states == 2 else EACH) for window in wanted_windows]
     return tuple(
-        window.window(lawful_scale(window.unit_rate / (share * stream.rate * _INWARD)))
+        window.window(policy_scale(window.unit_rate / (share * stream.rate * _INWARD)))
         for window, share in zip(windows, window_shares(windows, symbols), strict=True)
     )
 

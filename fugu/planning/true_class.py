@@ -19,7 +19,7 @@ from fugu.attackers.evaluation import Attack, attack
 from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, release_counts, release_symbols
 from fugu.chains.arrays import Ints
 from fugu.contract.errors import FuguError
-from fugu.contract.windows import lawful_scale
+from fugu.contract.windows import policy_scale
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_model import Attacked as AttackedModel
 from fugu.privacy.chain_model import ChainModel
@@ -139,7 +139,7 @@ def attack_model(
         symbol_outputs = draw_symbols(states, epsilon, chains, generator)
         if chains.states > 2:
             return (symbol_outputs,)
-        scale = lawful_scale(count_scale(chains, epsilon))
+        scale = policy_scale(count_scale(chains, epsilon))
         return symbol_outputs, release_counts(
             states, segments, min(_WINDOW_TICKS, states.size // 20), scale, ((1,),), generator, k=2
         )

@@ -22,7 +22,7 @@ from fugu.contract.losses import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Each, Query
 from fugu.contract.stretches import StretchBound
-from fugu.contract.windows import Blocks, Composing, Window, lawful_scale
+from fugu.contract.windows import Blocks, Composing, Window, policy_scale
 from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant.accountant import covered_start
 from fugu.privacy.chain_class import ChainClassError, Covered, Start
@@ -200,7 +200,7 @@ def _scaled_windows(
     factor, factor_step = _INWARD_FACTOR, 1e-9
     for _ in range(_TRIES):
         scaled_windows = tuple(
-            window.window(lawful_scale(window.unit_rate / rate * factor), mechanism)
+            window.window(policy_scale(window.unit_rate / rate * factor), mechanism)
             for window, rate in zip(windows, rates, strict=True)
         )
         try:

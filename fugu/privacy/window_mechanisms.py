@@ -26,7 +26,7 @@ from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.losses import OUTWARD, Adversary, exp_up
 from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.stretches import Stretch, StretchBound
-from fugu.contract.windows import Composing, covers, lawful_scale
+from fugu.contract.windows import Composing, has_bound, policy_scale
 from fugu.privacy.accountant import ChainAccountant, Chains
 from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, largest_rate, with_start
 from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start, matrix_rows
@@ -86,11 +86,11 @@ def _raise_scale(scale: Fraction, request: WindowRequest, device_class: ChainCla
     """Return the least scale from `scale` on that the device accepts, to about 10^-7."""
 
     def excess(share: float) -> float:
-        return _excess(lawful_scale(scale / Fraction(share)), request, device_class)
+        return _excess(policy_scale(scale / Fraction(share)), request, device_class)
 
     if not (share := largest_rate(excess, request.epsilon, 1.0, _LEAST_SHARE, _FINE)):
         raise ChainClassError("the device's check accepts no noise for such chains")
-    return lawful_scale(scale / Fraction(share))
+    return policy_scale(scale / Fraction(share))
 
 
 Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "group", "entry"]
@@ -170,7 +170,7 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
 
     Raises FuguError if the mechanism has no such adversary, needs a length, or no noise is enough.
     """
-    if not covers(mechanism, request.adversary):
+    if not has_bound(mechanism, request.adversary):
         raise ChainClassError(f"protects against the ignorant adversary only, not against the {request.adversary} one")
     scale, reason, composes = _NOISE_OF[mechanism](request)
     start = _noise_start(request, mechanism)
@@ -212,7 +212,7 @@ def _wasserstein_noise(request: WindowRequest) -> tuple[float, str, bool]:
     length = _required_length(request.length)
     if request.segments is not None:
         raise ChainClassError("its noise need not grow with the length: plan each segment with its --length")
-    if not WINDOW_QUERIES[request.query].single:
+    if not WINDOW_QUERIES[request.query].is_single:
         raise ChainClassError(f"releases one count: it has no {request.query}")
     members = only_chains(request.chains, request.start)
     (distance, node, states_apart, _), states = wasserstein_states(members, length, request.states)
@@ -290,7 +290,7 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     `period_us` is microseconds from tick to tick, `None` if unknown. Raises FuguError if no noise is enough.
     """
     noise = least_noise(request) if mechanism is None else window_noise(request, mechanism)
-    scale = lawful_scale(noise.scale)
+    scale = policy_scale(noise.scale)
     device_class = None
     if noise.composes and request.segments is None:  # no device can check segments
         device_class = declared_class(request.chains_with_start, request.adversary)

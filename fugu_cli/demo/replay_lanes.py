@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from fugu.chains.arrays import Floats
-from fugu.contract.sentences import most_sure
+from fugu.contract.sentences import largest_posterior
 from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
 from fugu.lanes import Lane, Shape, certainty_lane, part_shapes, share_scale, share_shapes, shares_lane
 from fugu.recordings.values import Cells, are_names
@@ -117,7 +117,7 @@ def attacker_lanes(replay: Replay, results: Results | None) -> dict[str, Lane]:
 
 def _odds_lane(replay: Replay, attacker: str, changes: Floats | None, results: Results | None) -> Lane:
     """Draw an attacker's certainty of each tick, from even odds."""
-    promise = most_sure(replay.tick_epsilon)
+    promise = largest_posterior(replay.tick_epsilon)
     shapes, style, promise_words = list[Shape](), "nobody", "the promise to one who knows the habits:"
     if attacker == "knows":
         shapes = [Shape("zone", "allowed", [(0.5, promise)])]
@@ -154,12 +154,12 @@ def stretches_lane(stretches: Sequence[Stretch], promised_stretch: str) -> Lane:
     bars: dict[str, list[tuple[float, ...]]] = {"most": [], "bare": []}
     for index, stretch in enumerate(shown_stretches):
         style = "most" if stretch.epsilon <= LARGEST_PROTECTED else "bare"
-        bars[style].append((index + 0.2, index + 0.8, 0.5, most_sure(stretch.epsilon)))
+        bars[style].append((index + 0.2, index + 0.8, 0.5, largest_posterior(stretch.epsilon)))
     promised_stretches = [stretch for stretch in shown_stretches if stretch.name == promised_stretch] or shown_stretches
     names = ", ".join(_short_name(stretch.name) for stretch in shown_stretches if stretch.epsilon > LARGEST_PROTECTED)
     words = f"at most sure of what went on in any {promised_stretch.removeprefix('1 ')}, if 50 % sure before"
     words += f"; not protected: {names}" if names else ""
-    level = most_sure(promised_stretches[0].epsilon)
+    level = largest_posterior(promised_stretches[0].epsilon)
     shapes = [Shape("bars", style, points) for style, points in bars.items()]
     shapes.append(Shape("level", "promise", [(level,)], f"the promise: at most {_percent(level)}"))
     marks = [(index + 0.5, _short_name(stretch.name)) for index, stretch in enumerate(shown_stretches)]

@@ -31,7 +31,7 @@ from fugu.contract.group_frames import Report
 from fugu.contract.groups import SharedWindow
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.sentences import most_sure
+from fugu.contract.sentences import largest_posterior
 from fugu.contract.topics import Topic, topic_of
 from fugu.host.files import write_secret
 from fugu.host.toml_file import toml_lines
@@ -252,7 +252,7 @@ def street_lanes(homes: Sequence[Ints], hours: Sequence[Hour], habit: Sequence[f
     error = f", off by {error_words(float(np.mean(errors)))} on average" if errors else ""
     error = error.replace("point", "percentage point")
     words = "at most sure of what went on in any hour of a home, if 50 % sure before; the helper must keep its word"
-    limit = most_sure(epsilon)
+    limit = largest_posterior(epsilon)
     sum_words = f"of {hour_count} hourly sum{'s' * (hour_count > 1)} of all homes{error}"
     home_words, row_words = "homes, each with its readings", "a row for each home: when water ran"
     bar_shapes, height = [Shape("bars", "ran", runs)], (0.0, float(len(homes)))

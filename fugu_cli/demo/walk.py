@@ -18,7 +18,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
-from fugu.contract.sentences import most_sure
+from fugu.contract.sentences import largest_posterior
 from fugu.contract.topics import Topic, topic_of
 from fugu.lanes import Lane, Look, Shape
 from fugu.mqtt import Broker
@@ -300,7 +300,7 @@ def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
     step_shapes = [Shape("line", "raw", recent_places), Shape("dots", "here", recent_places[-1:])]
     point_shapes = [truth_shape, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])]
     guess_shapes = [truth_shape] if estimate is None else [truth_shape, *_estimate_shapes(estimate)]
-    certainty_text = f"{100 * most_sure(walk.policy.epsilon):.0f} %"
+    certainty_text = f"{100 * largest_posterior(walk.policy.epsilon):.0f} %"
     promise_words = f"sure at most of one of two places up to {_RADIUS * _CELL} m apart, by one point; 50 % before"
     guess_words = "best guess from all points, with its 95 % ranges" + (
         f" · off by {estimate_error:.0f} m" if estimate_error == estimate_error else ""

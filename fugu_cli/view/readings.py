@@ -55,7 +55,7 @@ def description_lines(description: Description) -> Iterator[str]:
     yield f"  states: {state_text}; a tick every {_duration(description.period_seconds)}, tick 0 at {description.epoch}"
     for window in description.windows:
         length, stride = (_duration(ticks * description.period_seconds) for ticks in (window.length, window.stride))
-        question = window.query.about(window.states)
+        question = window.query.description(window.states)
         yield f"  window {window.name}: {question} over {length}, every {stride}, noise of scale {window.scale}"
     for name, probability_text in () if description.table is None else NoiseTable(description.table).flips:
         yield f"  {name}: {probability_text}"
@@ -221,7 +221,7 @@ def _estimate_text(estimate: Estimate) -> str:
 
 
 def _release_line(release: ReleaseFrame) -> str:
-    intervals = zip(release.asked.labels(release.states), _intervals(release), strict=True)
+    intervals = zip(release.definition.labels(release.states), _intervals(release), strict=True)
     interval_words = ", ".join(f"{label} {interval}" for label, interval in intervals)
     name = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
     stretch = f"any {release.stretch_ticks} ticks in a row" if release.stretch_ticks > 1 else "a tick"

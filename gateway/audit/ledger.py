@@ -21,7 +21,7 @@ from fugu.contract.dating import SLACK, first_quiet_tick
 from fugu.contract.history import History
 from fugu.contract.losses import Adversary, float_up
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.windows import ALONE, Mechanism, covers
+from fugu.contract.windows import ALONE, Mechanism, has_bound
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.accountant.bounded import stretch_losses
@@ -261,7 +261,7 @@ def _constant_loss(chains: ReleaseClass, mechanism: str, adversary: Adversary, c
         return joint_loss(chains, charge, adversary, ticks)
     if ticks > 1:
         raise ChainClassError(f"{mechanism} has no bound for {ticks} ticks in a row")
-    if not covers(cast(Mechanism, mechanism), adversary):
+    if not has_bound(cast(Mechanism, mechanism), adversary):
         raise ChainClassError(f"{mechanism} has no bound against the {adversary} adversary")
     return quilt_rate_loss(_corners(chains), float_up(Fraction(charge, PER_NAT)))
 
@@ -342,7 +342,7 @@ def _joint_loss(disclosures: Sequence[Disclosure], limit: Promise) -> float | No
     adversary, ticks = limit.adversary, max(limit.ticks(disclosure.period_us) for disclosure in disclosures)
     if any(disclosure.mechanism in ALONE for disclosure in disclosures):
         loss = stream_loss(disclosures[0])
-        is_composed = len(disclosures) == ticks == 1 and covers(cast(Mechanism, disclosures[0].mechanism), adversary)
+        is_composed = len(disclosures) == ticks == 1 and has_bound(cast(Mechanism, disclosures[0].mechanism), adversary)
         return loss.epsilon if is_composed else None
     disclosures_by_class: dict[ReleaseClass, list[Disclosure]] = defaultdict(list)
     try:

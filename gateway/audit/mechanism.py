@@ -116,7 +116,7 @@ class Definition(NamedTuple):
 def windows(policy: Policy) -> tuple[Definition, ...]:
     """Return the windows of a device and of its groups. FuguError if a window's counts are no sums over ticks."""
     labels = policy.discretiser.states
-    if unsupported := [window for window in policy.counted if not window.query.additive]:
+    if unsupported := [window for window in policy.counted_windows if not window.query.is_additive]:
         raise FuguError(
             f"{unsupported[0].kind} {unsupported[0].name} is of {unsupported[0].query.name} counts: "
             "no attack here reads them"
@@ -127,7 +127,7 @@ def windows(policy: Policy) -> tuple[Definition, ...]:
             window.groups(labels),
             *(False, Fraction(window.scale)),
         )
-        for window in policy.counted
+        for window in policy.counted_windows
     )
 
 
@@ -179,7 +179,7 @@ def _symbol_counts(
     symbols = table.symbols
     consecutive = query.definition.pairs
     groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(symbols**2 if consecutive else symbols))
-    if query.definition.single and (rule := two_valued_weights(table, query.states)) is not None:
+    if query.definition.is_single and (rule := two_valued_weights(table, query.states)) is not None:
         groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
     is_exclusive = plan.mechanism in ALONE
     if is_exclusive:
@@ -389,7 +389,7 @@ def certified_epsilon(
         return epsilon
     policy, stream_counts = joint.policies[0], [count for count in definitions if count.source == 0]
     window_names = {count.name for count in stream_counts if count.kind != "release"}
-    device_windows = tuple(window for window in policy.counted if window.name in window_names)
+    device_windows = tuple(window for window in policy.counted_windows if window.name in window_names)
     release_ratios = _tick_ratios(
         policy, 0, symbols_heard[0], [count for count in stream_counts if count.kind == "release"]
     )

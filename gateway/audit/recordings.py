@@ -66,11 +66,16 @@ def release_noise(
         if definition.part or frame.devices != 1 or window.size != frame.length or (window < 0).sum() != gaps:
             continue
         rule, labels = None, policy.discretiser.states
-        if policy.table is not None and frame.asked.single and definition.symbols and {*frame.states} < {*labels}:
+        if (
+            policy.table is not None
+            and frame.definition.is_single
+            and definition.symbols
+            and {*frame.states} < {*labels}
+        ):
             rule = two_valued_weights(policy.table, tuple(map(labels.index, frame.states)))
         if rule is None or frame.observed == 0:
             continue
-        value = frame.values[0] * frame.asked.divisor(frame.observed)
+        value = frame.values[0] * frame.definition.divisor(frame.observed)
         count = (value - rule.b * frame.observed) / rule.a
         if abs(count - round(count)) < _MAX_ROUNDING:
             noises.append(round(count) - int(np.isin(window, definition.groups[0]).sum()))

@@ -194,7 +194,7 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
     mechanism = mechanism_of(joint, [policy.table is not None], windows(policy), 0)
     chain = worst_chains(joint, policy.guarantee.adversary, tick_losses(mechanism))[0]
     margin_ticks = unknown_ticks(policy, ticks_to_forget(chain, _FORGETTING_TIMES))
-    lengths = [window.length for window in policy.counted]
+    lengths = [window.length for window in policy.counted_windows]
     part_count = min([FEWEST, *(min(PARTS, max(1, length // ticks)) for length in lengths)])
     path_ticks = 2 * margin_ticks + (-(-2 * FEWEST // part_count) + 2) * max([ticks, *lengths])
     path = paths(chain, Mechanism(path_ticks, 0, chain.states, (), ()), 0, 1, generator)[0]
@@ -202,8 +202,8 @@ def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
     outputs: list[tuple[str, Outputs]] = []
     if policy.table is not None:
         outputs.append(("symbols", release_symbols(path, policy.table, generator)))
-    for window in policy.counted:
-        if window.stride >= window.length and window.query.additive:
+    for window in policy.counted_windows:
+        if window.stride >= window.length and window.query.is_additive:
             groups = window.groups(policy.discretiser.states)
             counts = release_counts(path, segments, window.length, Fraction(window.scale), groups, generator, k=k)
             outputs.append((f"{window.kind} {window.name}", counts))

@@ -196,7 +196,7 @@ class Catalogue:
             policies = self.policies(device, stream)
             if not policies or any(policy.table is not None for policy in policies):
                 sequences.append(stream)
-            window_names = {window.name for policy in policies for window in policy.counted}
+            window_names = {window.name for policy in policies for window in policy.counted_windows}
             sequences += [sequence_name(stream, window_name) for window_name in sorted(window_names)]
         return sequences
 
@@ -279,7 +279,7 @@ def _claim(policy: AnyPolicy) -> object:
     """Return a policy's promise and mechanisms; of equal claims only one has to be verified."""
     if isinstance(policy, Policy):
         column = policy.chains.column(policy.device, policy.stream)  # joint chains have a rate for each stream
-        return policy.chains, column, policy.table, policy.guarantee, policy.counted, policy.windows_guarantee
+        return policy.chains, column, policy.table, policy.guarantee, policy.counted_windows, policy.windows_guarantee
     return policy.model_dump_json(exclude={"fleet", "device", "stream"})
 
 

@@ -17,7 +17,7 @@ from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.policy import Policy
 from fugu.contract.reports import CONFIDENCE, Estimate, WindowCount
-from fugu.contract.windows import noise_within
+from fugu.contract.windows import noise_half_width
 from gateway.estimates.beliefs import SymbolModel
 from gateway.store.coverage import FrameSpan, Place
 from gateway.store.journal import wall_time
@@ -140,7 +140,7 @@ def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
     assert window is not None
     labels = policy.discretiser.states
     states = tuple(labels[state] for state in window.counted(labels))
-    error_95 = noise_within(Fraction(window.scale), CONFIDENCE)
+    error_95 = noise_half_width(Fraction(window.scale), CONFIDENCE)
 
     def time_of(tick: int, shift: int) -> datetime:
         return wall_time(policy.clock, tick - shift)

@@ -482,7 +482,7 @@ class Monitor:
 def _frame_seconds(policy: AnyPolicy) -> float:
     ticks = policy.frame_ticks
     if isinstance(policy, Policy) and policy.table is None:
-        ticks = min(window.stride for window in policy.counted)
+        ticks = min(window.stride for window in policy.counted_windows)
     return ticks * policy.clock.period_us / 1e6
 
 

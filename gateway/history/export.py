@@ -275,7 +275,7 @@ def release_rows(frames: Iterable[ReleaseFrame]) -> Any:
 
 
 def _release_rows(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
-    states = [list(group) for group in frame.asked.groups(frame.states)]
+    states = [list(group) for group in frame.definition.groups(frame.states)]
     frame_fields = {name: getattr(frame, name, None) for name in TABLES["releases"].names}
     shared_fields = {**frame_fields, "time": unix_us(frame.time), "since": unix_us(frame.since)}
     rows = zip(states, frame.values, frame.low, frame.high, frame.standard_errors, strict=True)

@@ -108,7 +108,7 @@ class Reports(Part):
         group = next((shared.group for shared in policy.sums if shared.group.name == report.window), None)
         if group is None:
             raise RefusedError(f"policy version {policy.version} has no sum {report.window}", Reason.UNKNOWN_WINDOW)
-        expected = group.digest, group.numbers, device
+        expected = group.digest, group.sum_count, device
         if (report.document, len(report.observed), report.sealed.device) != expected:
             raise RefusedError(f"a report of another document of {report.window}", Reason.WINDOW_MISMATCH)
         if sum(report.observed) > group.length:
@@ -243,7 +243,7 @@ class Sums(Part):
             raise RefusedError("an answer about a set that is here no more", Reason.WINDOW_MISMATCH)
         sums = unpack_numbers(answer.sums)
         if not answer.reason and not (
-            group.quorum <= len(members) and max(members) < len(sealed_masks) and len(sums) == group.numbers
+            group.quorum <= len(members) and max(members) < len(sealed_masks) and len(sums) == group.sum_count
         ):
             raise RefusedError("an answer that is not about the set that was asked for", Reason.WINDOW_MISMATCH)
         self._answers[opening] = answer

@@ -168,7 +168,7 @@ def counted_window(description: Description) -> tuple[DescribedWindow, list[tupl
     for window in description.windows:
         state_groups = window.groups(description.states)
         groups = [tuple(index_of_state[state] for state in group if state in index_of_state) for group in state_groups]
-        if window.query.additive and all(0 < len(group) < len(description.states) for group in groups):
+        if window.query.is_additive and all(0 < len(group) < len(description.states) for group in groups):
             return window, groups
     if any(window.blocks is not None for window in description.windows):
         raise FuguError("No attacker of this page reads counts by parts of the day: fugu check attack does.")

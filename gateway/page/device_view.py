@@ -19,7 +19,7 @@ from fugu.contract.queries import EACH
 from fugu.contract.reports import CONFIDENCE, Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate
 from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
-from fugu.contract.windows import noise_within
+from fugu.contract.windows import noise_half_width
 from fugu.mqtt.readings import Descriptions, symbol_states
 from gateway.page import Fields
 from gateway.page.attackers import MOST_WINDOWS, Ask, AttackView, shift_odds
@@ -307,7 +307,7 @@ def _window_count(description: Description, frame: WindowFrame) -> WindowCount:
 def _noise_range(scale: str) -> int | None:
     """Return the least h such that noise is in -h..h with probability `CONFIDENCE`; `None` if `scale` is no scale."""
     try:
-        return noise_within(Fraction(scale), CONFIDENCE)
+        return noise_half_width(Fraction(scale), CONFIDENCE)
     except (ValueError, ArithmeticError):
         return None
 

@@ -72,7 +72,7 @@ from fugu.contract.losses import OUTWARD, Adversary, float_up
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.queries import QUERIES, QueryKind
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.windows import ALONE, Mechanism, covers
+from fugu.contract.windows import ALONE, Mechanism, has_bound
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass, mechanism_chains
@@ -347,7 +347,7 @@ def window_sensitivity(query: QueryKind, number_count: int, length: int) -> int:
 
     A dwell time is covered, too: a window has fewer pairs than ticks.
     """
-    return length * (1 if number_count == 1 and QUERIES[query].single else 2)
+    return length * (1 if number_count == 1 and QUERIES[query].is_single else 2)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -377,7 +377,7 @@ def allowance(
     Source: docs/proofs/chain-accountant.md and docs/proofs/published-mechanisms.md. For quilts `fugu.privacy.quilts`:
     their least loss at a constant rate c is min over quilts of influence + c * near ticks.
     """
-    if not covers(mechanism, adversary):
+    if not has_bound(mechanism, adversary):
         raise ChainClassError(f"{mechanism} protects against the ignorant adversary only, not against the {adversary}")
     if mechanism != "chain" and ticks > 1:
         raise ChainClassError(f"{mechanism} protects single ticks, not {ticks} in a row: use mechanism chain")

@@ -92,7 +92,7 @@ class TrustedPolicies:
         """
         tables = _table_digests(inputs_json)
         if not charge or not tables:
-            return [policy for policy in self.versions(stream) if charge or policy.counted]
+            return [policy for policy in self.versions(stream) if charge or policy.counted_windows]
         return [
             policy
             for policy in self.versions(stream)

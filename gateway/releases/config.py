@@ -25,7 +25,7 @@ from fugu.contract.frames import MAX_TICK
 from fugu.contract.losses import Adversary, float_up
 from fugu.contract.queries import QUERIES, QueryKind
 from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES
-from fugu.contract.windows import ALONE, Mechanism, covers
+from fugu.contract.windows import ALONE, Mechanism, has_bound
 from fugu.host.clock import seconds_of
 from fugu.host.toml_file import read_toml
 from fugu.privacy.chain_class import ChainClassError, ListedChains
@@ -153,7 +153,7 @@ class ScheduledRelease(Document):
             raise ValueError(f"{prefix} composes: once is for those that do not")
         if self.mechanism != "chain" and self.audience == SITE:
             raise ValueError(f"release {self.name}: the site sees the symbols, whatever the mechanism")
-        if self.mechanism == "wasserstein" and not QUERIES[self.query].single:
+        if self.mechanism == "wasserstein" and not QUERIES[self.query].is_single:
             raise ValueError(f"{prefix} releases one number, and no {self.query}")
 
     @cached_property
@@ -202,7 +202,7 @@ class ReleaseConfig(Document):
                     f"release {release.name}: mechanism {release.mechanism} protects single ticks only, and audience "
                     f"{release.audience} is promised any {audience.protect} seconds: use mechanism chain"
                 )
-            if release.mechanism != "auto" and not covers(release.mechanism, audience.adversary):
+            if release.mechanism != "auto" and not has_bound(release.mechanism, audience.adversary):
                 raise ValueError(
                     f"release {release.name}: mechanism {release.mechanism} protects against the ignorant adversary "
                     f"only, and audience {release.audience} is promised {audience.adversary}"
@@ -388,7 +388,7 @@ def _exclusive_epsilons(reader: Reader, config: ReleaseConfig, device: str, stre
                     f"account {reader.name} has a limit for any {reader.seconds} seconds, and release {release.name} "
                     f"about {device}/{stream} is by {release.mechanism}, which protects single ticks only"
                 )
-            if not covers(release.mechanism, reader.adversary):
+            if not has_bound(release.mechanism, reader.adversary):
                 raise FuguError(
                     f"account {reader.name} has a limit against the {reader.adversary} adversary, and release "
                     f"{release.name} about {device}/{stream} is by {release.mechanism}, which has no bound against it"

@@ -16,7 +16,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.losses import Adversary
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
-from fugu.contract.windows import ALONE, Composing, Mechanism, Window, covers
+from fugu.contract.windows import ALONE, Composing, Mechanism, Window, has_bound
 from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, counted_symbols
@@ -236,7 +236,7 @@ def _compare_mechanisms(
         return {"chain": 0}
     comparison: dict[Mechanism, int] = {}
     for name in get_args(Composing) if plan.mechanism == "auto" else (plan.mechanism,):
-        if covers(name, audience.adversary):
+        if has_bound(name, audience.adversary):
             try:
                 classes = [_classes(plan.chains, catalogue.planned_policies(device, plan.stream)) for device in devices]
                 comparison[name] = min(_allowance(device_classes, audience, name) for device_classes in classes)
@@ -332,7 +332,7 @@ def answer_rows(window: Window, labels: Sequence[str], query: Query) -> Ints | N
 
     Returns `None` if the counts do not add up to the answer.
     """
-    if not (query.definition.additive and window.query.additive):
+    if not (query.definition.is_additive and window.query.is_additive):
         return None
     count_groups = window.groups(tuple(labels))
     rows = np.array([[set(group) <= set(states) for group in count_groups] for states in query.groups], dtype=np.int64)

@@ -155,7 +155,7 @@ def test_a_profile_is_of_a_day_at_least_and_is_described() -> None:
     assert described.count_names(policy.discretiser.states) == BERLIN.labels
     assert described.query == policy.windows[0].query
     assert Policy.from_json(policy.to_json()) == policy
-    assert policy.windows[0].query.about(("on",)) == "ticks of on, by 4 h of the day (Europe/Berlin)"
+    assert policy.windows[0].query.description(("on",)) == "ticks of on, by 4 h of the day (Europe/Berlin)"
 
 
 HALVES = {"blocks": ("00:00-12:00", "12:00-24:00"), "values": (1.0, 2.0), "low": (-3.0, -2.0), "high": (5.0, 6.0)}

@@ -72,7 +72,7 @@ def test_a_helper_can_remember_every_window_that_it_has_answered_until_its_keys_
 def test_blocks_of_a_day_have_a_sum_each_and_one_rate() -> None:
     blocks = Blocks(zone="UTC", seconds=3600, offsets=((0, 0),))
     day = group(length=1440, period_us=60_000_000, blocks=blocks)
-    assert day.numbers == 24
+    assert day.sum_count == 24
     assert day.rate == group().rate
 
 

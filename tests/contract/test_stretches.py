@@ -20,7 +20,14 @@ from fugu.contract.guarantee import Guarantee, loss, tick_ratios
 from fugu.contract.losses import Adversary, exp_up, log_up
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.sentences import LARGEST_PRIVATE, most_sure, privacy_of, privacy_sentence, promised_words, sure_words
+from fugu.contract.sentences import (
+    LARGEST_PRIVATE,
+    largest_posterior,
+    privacy_of,
+    privacy_sentence,
+    promised_words,
+    sure_words,
+)
 from fugu.contract.stretches import DAYS, LARGEST_PROTECTED, Ceiling, Stretch, StretchBound, stretch_ticks
 from fugu.contract.windows import Window
 from fugu.privacy.accountant import ChainAccountant
@@ -333,13 +340,13 @@ def test_an_epsilon_is_private_up_to_three_and_weakly_up_to_six(epsilon: float |
 def test_the_chance_is_the_largest_posterior_of_a_fair_coin_rounded_up(epsilon: float) -> None:
     odds = exp_up(Fraction(epsilon))  # an attacker thought both equally likely: his odds were 1
     exact = odds / (1 + odds)
-    assert exact * (1 - Fraction(1, 10**12)) <= Fraction(most_sure(epsilon)) <= 1
-    assert Fraction(most_sure(epsilon)) >= exact - Fraction(1, 10**30)
-    assert most_sure(epsilon) == pytest.approx(float(exact), rel=1e-14)
+    assert exact * (1 - Fraction(1, 10**12)) <= Fraction(largest_posterior(epsilon)) <= 1
+    assert Fraction(largest_posterior(epsilon)) >= exact - Fraction(1, 10**30)
+    assert largest_posterior(epsilon) == pytest.approx(float(exact), rel=1e-14)
 
 
 def test_an_infinite_epsilon_makes_anybody_sure() -> None:
-    assert most_sure(math.inf) == most_sure(1e300) == 1.0
+    assert largest_posterior(math.inf) == largest_posterior(1e300) == 1.0
 
 
 def test_chances_are_said_in_words() -> None:

@@ -486,8 +486,8 @@ def test_the_owner_s_word_sets_the_signed_time_back_and_not_below_the_newest_doc
     device.judge(ahead, "time", NOW)
     good = KEYS.signed(changed(DOCUMENT, valid_from=NOW - 5, valid_until=NOW + 86_400))
     assert refused(device, good).reason is Reason.EXPIRED
-    assert device.set_back(NOW) == NOW
+    assert device.set_time_back(NOW) == NOW
     device.judge(good, "policy", NOW)
     device.judge(ahead, "time", NOW)
-    assert device.set_back(NOW - 86_400) == NOW - 5
-    assert device.set_back(NOW) == NOW - 5, "it is never set forward"
+    assert device.set_time_back(NOW - 86_400) == NOW - 5
+    assert device.set_time_back(NOW) == NOW - 5, "it is never set forward"

@@ -20,7 +20,7 @@ from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.windows import Window, lawful_scale
+from fugu.contract.windows import Window, policy_scale
 from fugu.privacy.chain_model import ChainModel
 from fugu_cli.demo.evaluation import RECORDINGS
 from tests.support.brokers import PATIENCE
@@ -166,7 +166,7 @@ def test_a_printed_scale_is_accepted_by_a_device_and_hardly_less_is(fugu: Fugu, 
         if each["chains"] is not None:
             assert accepts(chains, each["scale"], epsilon, adversary, states), each["mechanism"]
     less = Fraction(document["scale"]) * (1 - Fraction(1, 10**6))
-    assert not accepts(chains, str(lawful_scale(less)), epsilon, adversary, states)
+    assert not accepts(chains, str(policy_scale(less)), epsilon, adversary, states)
     single = document["stretches"][0]
     assert single["ticks"] == 1
     assert single["epsilon"] <= epsilon
@@ -199,11 +199,11 @@ def test_a_start_that_no_policy_declares_is_said_to_be_none(fugu: Fugu, two_chai
 
 def test_lawful_scales_are_close_from_above() -> None:
     for least in np.exp(np.random.default_rng(3).uniform(-18, 22.9, 500)).tolist():
-        fraction = lawful_scale(least)
+        fraction = policy_scale(least)
         assert Fraction(least) <= fraction <= Fraction(least) * (1 + Fraction(1, 10**6))
         Window(name="w", length=1, stride=1, states=(1,), scale=str(fraction))
     with pytest.raises(GuaranteeError, match="more than a policy can hold"):
-        lawful_scale(1e10)
+        policy_scale(1e10)
 
 
 def test_the_stretches_of_a_plan_follow_the_period(fugu: Fugu) -> None:

@@ -15,7 +15,7 @@ from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Baseline
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.windows import lawful_scale
+from fugu.contract.windows import policy_scale
 from fugu.planning.states import states_of
 from fugu.planning.true_class import Step, TrueClass, count_scale, draw_symbols, true_class
 from fugu.privacy.chain_class import ChainClassError
@@ -145,7 +145,7 @@ def test_windows_are_attacked_as_windows() -> None:
     segments = np.zeros(states.size, dtype=np.int64)
 
     def windows(chains: ChainClass, generator: np.random.Generator) -> Outputs:
-        return release_counts(states, segments, 60, lawful_scale(count_scale(chains, 1.0)), ((1,),), generator, k=2)
+        return release_counts(states, segments, 60, policy_scale(count_scale(chains, 1.0)), ((1,),), generator, k=2)
 
     chains = covering_class(states, segments, 2).chains
     judged = true_class(states, segments, chains, 1.0, windows, np.random.default_rng(1))

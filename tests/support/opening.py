@@ -20,7 +20,7 @@ DOCUMENT = group(honest=3, colluding=1)
 def facts(document: GroupDocument) -> GroupFacts:
     return GroupFacts(
         *(document.fleet, document.name, document.digest, signed(document).encode()),
-        *(document.quorum, document.numbers, document.begins_us(0), document.length * document.period_us),
+        *(document.quorum, document.sum_count, document.begins_us(0), document.length * document.period_us),
         *(document.deadline, document.valid_from),
     )
 

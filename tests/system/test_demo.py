@@ -22,7 +22,7 @@ import pytest
 from fugu.attackers.evaluation import Attack
 from fugu.contract.errors import FuguError, GuaranteeError, StatusCode
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
-from fugu.contract.sentences import most_sure
+from fugu.contract.sentences import largest_posterior
 from fugu.contract.topics import topic_of
 from fugu.lanes import Lane, lanes_svg
 from fugu.mqtt import Broker
@@ -197,7 +197,7 @@ def test_what_a_profile_lets_anybody_say_is_drawn_for_each_stretch(replay: Repla
     assert lane.number == "73 %"
     bars = shapes(lane, "most") + shapes(lane, "bare")
     assert [high for _, _, _, high in bars] == pytest.approx(
-        [most_sure(stretch.epsilon) for stretch in replay.stretches[:6]]
+        [largest_posterior(stretch.epsilon) for stretch in replay.stretches[:6]]
     )
     assert [words for _, words in lane.marks][:3] == ["heartbeat", "10 min", "1 h"]
     assert lane.words.endswith("if 50 % sure before; not protected: 10 min, 1 h, 8 h")

@@ -21,7 +21,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.windows import ALONE, Mechanism, Window, covers
+from fugu.contract.windows import ALONE, Mechanism, Window, has_bound
 from fugu.privacy.chain_class import ListedChains, MarkovChain, ReleaseClass
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
@@ -506,7 +506,7 @@ def test_the_table_of_the_manual(tmp_path: Path) -> None:
         bench = Bench(tmp_path / name, planned(mechanism, length=100), audiences=NOBODY, fleet=FLEET)
         bench.work(*frames([60] * 2))
         assert [f"{float(Fraction(frame.scale)):.3f}" for frame in bench.frames] == [symbols]
-        assert (against == "all", further == "yes") == (covers(mechanism, "universal"), composes)
+        assert (against == "all", further == "yes") == (has_bound(mechanism, "universal"), composes)
 
 
 @pytest.mark.parametrize("change", [{"chains": BinaryChains(q=(0.1, 0.1), r=(0.3, 0.4))}, {"table": OTHER}])
