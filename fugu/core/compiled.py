@@ -106,7 +106,7 @@ class PolicyReader:
     other_chains = other_discretiser = other_query = points = refuse
 
     def sums(self, policy: Policy) -> int:
-        """Read the sums over homes, which boards have none of; return their number."""
+        """Read the sums over homes and return their number; boards have none."""
         return 0
 
 

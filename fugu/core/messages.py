@@ -170,7 +170,7 @@ def _are_equal(first: bytes, other: bytes) -> bool:
     """True if two byte strings are equal; the time taken does not depend on where they differ."""
     if len(first) != len(other):
         return False
-    differs = 0
+    difference = 0
     for a, b in zip(first, other):
-        differs |= a ^ b
-    return not differs
+        difference |= a ^ b
+    return not difference

@@ -53,7 +53,7 @@ class NoisyCounts(Secret):
         self.goes_on = False
 
     def add(self, position: int | None) -> None:
-        """Count an observed tick in the number at `position`, or in none for None, by the same steps in all cases."""
+        """Count an observed tick in the number at `position`, if any, by the same steps in all cases."""
         self.observed += 1
         self.goes_on = True
         for index in range(len(self._counts)):

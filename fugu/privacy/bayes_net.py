@@ -53,24 +53,24 @@ class BayesNet:
     nodes: tuple[BayesNode, ...]
 
     def __post_init__(self) -> None:
-        sizes: dict[str, int] = {}
+        state_counts: dict[str, int] = {}
         for node in self.nodes:
             table = np.asarray(node.table, dtype=np.float64)
-            if node.name in sizes:
+            if node.name in state_counts:
                 raise ChainClassError(f"two nodes are called {node.name!r}")
-            if missing_parents := [parent for parent in node.parents if parent not in sizes]:
+            if missing_parents := [parent for parent in node.parents if parent not in state_counts]:
                 raise ChainClassError(f"{node.name!r} comes before its parent {missing_parents[0]!r}")
-            if table.ndim != len(node.parents) + 1 or table.shape[:-1] != tuple(sizes[p] for p in node.parents):
+            if table.ndim != len(node.parents) + 1 or table.shape[:-1] != tuple(state_counts[p] for p in node.parents):
                 raise ChainClassError(f"the table of {node.name!r} needs an axis for each parent and one of its own")
             # negated, so that it also refuses what is not a number
             if not (np.all(table >= 0.0) and np.all(np.abs(table.sum(axis=-1) - 1.0) <= 1e-9)):
                 raise ChainClassError(f"the table of {node.name!r} must hold distributions along its last axis")
-            sizes[node.name] = table.shape[-1]
-        if not sizes:
+            state_counts[node.name] = table.shape[-1]
+        if not state_counts:
             raise ChainClassError("a network needs at least one node")
-        if math.prod(sizes.values()) > _MOST_STATES:
+        if math.prod(state_counts.values()) > _MOST_STATES:
             raise ChainClassError(
-                f"the network has {math.prod(sizes.values())} joint states, more than {_MOST_STATES}: "
+                f"the network has {math.prod(state_counts.values())} joint states, more than {_MOST_STATES}: "
                 "cut it into independent parts, or merge states"
             )
 

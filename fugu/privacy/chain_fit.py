@@ -52,15 +52,15 @@ def fit(
                 "states, which tell nothing of a chain"
             )
     if order == 2:
-        segments, joint, shows = _state_pairs(states[:, 0], segments, streams[0])
+        segments, joint_rows, shows = _state_pairs(states[:, 0], segments, streams[0])
     else:
-        shows, joint = joint_states(states, streams)
+        shows, joint_rows = joint_states(states, streams)
     k = len(shows)
-    counts = count_transitions(joint, segments, k)
+    counts = count_transitions(joint_rows, segments, k)
     if not counts.sum():
         source_names = " and ".join(dict.fromkeys(stream.source for stream in streams))
         raise ChainClassError(f"{source_names}: no two neighbouring rows, so there is no transition to count")
-    covering, refusal = _cover(joint, segments, k) if order == 1 else (None, _refusal(joint, segments, k))
+    covering, refusal = _cover(joint_rows, segments, k) if order == 1 else (None, _refusal(joint_rows, segments, k))
     if covering is None and len(streams) > 1:
         state_words = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shows))
         refusal = f"{refusal} (joint states {state_words})"
@@ -75,7 +75,7 @@ def fit(
         refused=refusal,
         alone=tuple(_odds_bound(column, segments) for column in states.T) if len(streams) > 1 else (),
         stretches=None if covering is None else _stretches(covering),
-        more=order_test(count_triples(joint, segments, k)),
+        more=order_test(count_triples(joint_rows, segments, k)),
         warning=_WARNING,
     )
 
@@ -102,11 +102,11 @@ def _state_pairs(states: Ints, segments: Ints, stream: StreamStates) -> tuple[In
     return segments[1:][same_segment], (states[:-1] * k + states[1:])[same_segment], shown_states(k, 2)
 
 
-def _refusal(joint: Ints, segments: Ints, state_count: int) -> str:
+def _refusal(joint_rows: Ints, segments: Ints, state_count: int) -> str:
     """Return the reason why a chain of order 2 has no class, with stretches over which it changes."""
     refusal = "a chain of order 2 is taken as it is, by the odds ratio of two of its steps"
-    if joint.size >= _LEAST_ROWS:
-        transitions = local_transitions(joint, segments, state_count, stretch_lengths(joint.size))
+    if joint_rows.size >= _LEAST_ROWS:
+        transitions = local_transitions(joint_rows, segments, state_count, stretch_lengths(joint_rows.size))
         if changed_lengths := [transition.length for transition in transitions if transition.changes.any()]:
             refusal += f", and it changes over stretches of {changed_lengths[0]} ticks"
     return refusal

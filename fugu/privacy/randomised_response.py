@@ -154,9 +154,9 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, tic
         loss = chains.ratio_loss(Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
         return loss.epsilon_01, loss.epsilon_10
 
-    def stretch_loss(log: float) -> float:
-        loss = max(losses(log, log))
-        return loss if ticks == 1 else chains.stretch_bound(loss, 1, log, (), adversary).epsilon(ticks)
+    def stretch_loss(log_ratio: float) -> float:
+        loss = max(losses(log_ratio, log_ratio))
+        return loss if ticks == 1 else chains.stretch_bound(loss, 1, log_ratio, (), adversary).epsilon(ticks)
 
     if ticks > 1 or adversary == "universal" or not isinstance(chains, BinaryChains):
         return (_allowed_ratio(stretch_loss, epsilon, 0.0, min(epsilon / ticks, _MOST_LOG_RATIO)),) * 2

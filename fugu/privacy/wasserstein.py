@@ -205,8 +205,8 @@ class _IntegerChain(NamedTuple):
         """Return the bytes that one coefficient of the sum takes. ChainClassError if all do not fit."""
         product = math.prod(max(sum(n for _, n in distribution) for distribution in adds) for adds in tick_adds)
         size: int = (self.start * self.scale ** len(tick_adds) * product).bit_length() // 8 + 1
-        terms = sum(max(power for distribution in adds for power, _ in distribution) for adds in tick_adds) + 1
-        if len(self.initial) * len(tick_adds) * terms * size > max_bytes:
+        term_count = sum(max(power for distribution in adds for power, _ in distribution) for adds in tick_adds) + 1
+        if len(self.initial) * len(tick_adds) * term_count * size > max_bytes:
             raise ChainClassError(_TOO_LONG)
         return size
 
@@ -236,9 +236,9 @@ def _sums_by_node(chain: MarkovChain, tick_adds: Sequence[_Adds], max_bytes: int
 
 def _coefficients(packed: int, width: int) -> Distribution:
     """Return the (power, coefficient) of each positive term of a packed polynomial."""
-    terms = packed.bit_length() // (8 * width) + 1
-    blob = packed.to_bytes(terms * width, "little")
-    all_terms = ((power, int.from_bytes(blob[power * width : (power + 1) * width], "little")) for power in range(terms))
+    count = packed.bit_length() // (8 * width) + 1
+    blob = packed.to_bytes(count * width, "little")
+    all_terms = ((power, int.from_bytes(blob[power * width : (power + 1) * width], "little")) for power in range(count))
     return [(power, coefficient) for power, coefficient in all_terms if coefficient]
 
 
