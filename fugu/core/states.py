@@ -3,8 +3,8 @@
 The host makes an integer of a reading: its count of a unit, its place among all doubles, or its step between the ends
 of a range. Where the state follows from the reading alone, the integer is the state. A reading without an integer is
 unusable. Whatever a sensor returns, the outcome is a state or None: never an exception, and never a word about the
-reading. All that is remembered is in memory, and gone after a restart. A wall clock that is set, and a new version of
-a policy, change nothing of it.
+reading. All that is remembered is in memory, and gone after a restart. A new version of a policy changes nothing of
+it, nor does a wall clock that is set back. Numbers that skip, as when it is set forward, are ticks without a reading.
 
 A baseline is a running mean in integers, so that the band of a reading around it is the same on every device, bit for
 bit. A reading is clamped to the policy's range and becomes the nearest of STEPS + 1 equally spaced integers, 0 for the
