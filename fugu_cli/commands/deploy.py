@@ -262,7 +262,7 @@ def broker(
       fugu deploy broker broker --fleet home --host gw.example --host 192.168.1.5 --mutual
     """
     check_name(fleet, "fleet")
-    settings = Settings(
+    broker_settings = Settings(
         fleet=fleet,
         hosts=tuple(host),
         port=port,
@@ -273,8 +273,8 @@ def broker(
         days=days,
         largest=largest,
     )
-    folder = BrokerFolder.create(out, settings, datetime.now(UTC))
-    run_words = f"run it there: ulimit -n {limits(settings.accounts).files} && mosquitto -c mosquitto.conf"
+    folder = BrokerFolder.create(out, broker_settings, datetime.now(UTC))
+    run_words = f"run it there: ulimit -n {limits(broker_settings.accounts).files} && mosquitto -c mosquitto.conf"
     install_words = run_words if in_place else f"install it as {BROKER.config}"
     print(f"{out}: a broker for fleet {fleet} at {folder.address}; {install_words}")
     print(f"{folder.authority_key}: the authority's key; move it to a disk that is kept offline")
@@ -502,10 +502,10 @@ def remove(
 
 def _stream_names(policies: Iterable[AnyPolicy], more_streams: list[str] | None) -> tuple[str, ...]:
     """Return the names of the policies' streams and of further ones, each once."""
-    streams = dict.fromkeys((*(policy.stream for policy in policies), *(more_streams or ())))
-    for stream in streams:
+    stream_names = dict.fromkeys((*(policy.stream for policy in policies), *(more_streams or ())))
+    for stream in stream_names:
         check_name(stream, "stream")
-    return tuple(streams)
+    return tuple(stream_names)
 
 
 check_commands(__name__)

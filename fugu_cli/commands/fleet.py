@@ -192,10 +192,10 @@ def groups(
                     raise FuguError(f"device {device} is not in group {' or '.join(sorted(missing_groups))}")
                 groups_after = (groups_before - set(removed_groups or ())) | set(add or ())
                 registry_db.set_groups(device, groups_after, **actor_and_time())
-        members = {name: [device.name for device in registry_db.devices(name)] for name in registry_db.groups()}
-    group_rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
+        group_members = {name: [device.name for device in registry_db.devices(name)] for name in registry_db.groups()}
+    group_rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in group_members.items()]
     warnings = [f"{device} takes documents for a group only if its own enrolment names the group"] if add else ()
-    return Result(members, [Table("Groups", ("group", "devices", ""), group_rows)], warnings=warnings)
+    return Result(group_members, [Table("Groups", ("group", "devices", ""), group_rows)], warnings=warnings)
 
 
 def push(

@@ -146,21 +146,21 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
     Raises:
         UsageError: the options make other states than the chain has.
     """
-    names = None if options.states is None else tuple(arguments.split_words(options.states))
+    chosen_names = None if options.states is None else tuple(arguments.split_words(options.states))
     discretiser = source.discretiser
     if isinstance(discretiser, Baseline) and options.threshold:
         raise UsageError("--threshold makes other states than the model's, which are made by a running mean")
     missing = source.missing_state is not None
     if options.threshold is not None:
         edges = tuple(arguments.number(edge_text, "threshold") for edge_text in options.threshold.split(","))
-        return thresholds(edges, names, hysteresis=0.0, missing=missing)
+        return thresholds(edges, chosen_names, hysteresis=0.0, missing=missing)
     if isinstance(discretiser, Thresholds):
         return thresholds(
-            discretiser.edges, names or discretiser.states, hysteresis=discretiser.hysteresis, missing=missing
+            discretiser.edges, chosen_names or discretiser.states, hysteresis=discretiser.hysteresis, missing=missing
         )
     if discretiser is None:
         return None
-    state_names = (*(names or ()), *discretiser.states[len(names or ()) :])
+    state_names = (*(chosen_names or ()), *discretiser.states[len(chosen_names or ()) :])
     name = None if discretiser.missing is None else state_names[discretiser.states.index(discretiser.missing)]
     return type(discretiser)(**{**discretiser.model_dump(), "states": state_names, "missing": name})
 
@@ -384,7 +384,7 @@ def _streams_request(model: ChainModel, options: JointOptions, devices: list[str
         names=names,
         period_seconds=period,
         shares=tuple(arguments.number(share_text, "share") for share_text in share_texts),
-        windows=tuple(wanted_window(text, EACH, period) for text in options.window or ()),
+        windows=tuple(wanted_window(window_text, EACH, period) for window_text in options.window or ()),
         symbols=options.symbols if options.window else 1.0,
         protect=protected_seconds(arguments.protected(options.protect), period),
     )
@@ -424,10 +424,10 @@ def window_loss(release_texts: list[str], chains: ChainOptions, start: str | Non
 
 def _read_release(release_text: str) -> WindowRelease:
     """Parse a release as FIRST:LENGTH:SCALE[:QUERY]."""
-    words = release_text.split(":")
-    if not 3 <= len(words) <= 4:
+    parts = release_text.split(":")
+    if not 3 <= len(parts) <= 4:
         raise UsageError(f"a release is FIRST:LENGTH:SCALE[:QUERY], got {release_text!r:.60}")
-    ticks = [arguments.number(word, name) for word, name in zip(words, ("first tick", "length"), strict=False)]
+    ticks = [arguments.number(word, name) for word, name in zip(parts, ("first tick", "length"), strict=False)]
     if any(not 1.0 <= tick < 1e6 or tick != int(tick) for tick in ticks):
         raise UsageError(
             f"the first tick and the length of a release are whole numbers from 1 to 999,999, got {release_text!r:.60}"
@@ -435,6 +435,6 @@ def _read_release(release_text: str) -> WindowRelease:
     return WindowRelease(
         first=int(ticks[0]),
         length=int(ticks[1]),
-        scale=arguments.positive(arguments.number(words[2], "scale"), "scale"),
-        query=arguments.one_of(words[3], "query", tuple(WINDOW_QUERIES)) if len(words) == 4 else "count",
+        scale=arguments.positive(arguments.number(parts[2], "scale"), "scale"),
+        query=arguments.one_of(parts[3], "query", tuple(WINDOW_QUERIES)) if len(parts) == 4 else "count",
     )

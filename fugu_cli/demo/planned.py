@@ -107,11 +107,11 @@ def plan_and_replay(
         buttons = [
             {**_offer_button(offer, options), "options": {"offer": str(index)}} for index, offer in enumerate(offers)
         ]
-        block = "\n".join(shlex.join([*command, *option_words(settings, TrialOptions)]) for _, settings in offers)
+        block = "\n".join(shlex.join([*command, *option_words(new_options, TrialOptions)]) for _, new_options in offers)
         paste_lines = [*_INSTEAD, block] if offers else [_INSTEAD[0], _LONGER, ""]
         page.show(stage=_no_answer_words(offers), ended=True, offers=buttons, paste=paste_lines)
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
-        return NOTHING, [settings for _, settings in offers]
+        return NOTHING, [new_options for _, new_options in offers]
     failures, stage = list[str](), _TOO_SHORT if _is_short(plan) else _NOT_REPLAYED
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
         if (replay := replay_of(plan, Path(folder))) is None:

@@ -62,12 +62,12 @@ def readings_lane(
         bottom, top = bottom - 1.0, top + 1.0
     hours_drawn = span or (0.0, heights.size * hours)
     first_tick, end_tick = (min(max(round(hour / hours), 0), heights.size) for hour in hours_drawn)
-    edges = np.linspace(first_tick, end_tick, min(end_tick - first_tick, _COLUMNS) + 1).astype(np.int64).tolist()
+    column_edges = np.linspace(first_tick, end_tick, min(end_tick - first_tick, _COLUMNS) + 1).astype(np.int64).tolist()
     columns = []
-    for start, end in pairwise(edges):
-        piece = heights[start:end][~np.isnan(heights[start:end])]
-        if piece.size:
-            columns.append((start * hours, float(piece.min()), float(piece.max())))
+    for start, end in pairwise(column_edges):
+        column_heights = heights[start:end][~np.isnan(heights[start:end])]
+        if column_heights.size:
+            columns.append((start * hours, float(column_heights.min()), float(column_heights.max())))
     read_hours = min(ticks, heights.size) * hours
     shapes = (
         Shape("range", "later", [column for column in columns if column[0] >= read_hours]),

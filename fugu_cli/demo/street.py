@@ -285,13 +285,13 @@ def _watch_hours(scene: _Scene, watcher: _Watcher) -> list[str]:
         say(f"{_clock_text(hour_number, 15)} {victim.name} is killed, and begins anew")
         victim.start()
         if hour_number:
-            failures += _hour_lines(scene, watcher, hour_number - 1)
+            failures += _print_hour(scene, watcher, hour_number - 1)
     last_deadline = scene.begin_of(scene.hours) + _DEADLINE
     watcher.wait("the last hour", last_deadline - time.time())
-    return failures + _hour_lines(scene, watcher, scene.hours - 1)
+    return failures + _print_hour(scene, watcher, scene.hours - 1)
 
 
-def _hour_lines(scene: _Scene, watcher: _Watcher, hour_number: int) -> list[str]:
+def _print_hour(scene: _Scene, watcher: _Watcher, hour_number: int) -> list[str]:
     """Wait for the sum of an hour, and print it beside the true sum. Return a sentence if it is missing or partial."""
     hours = f"{_clock_text(hour_number)} to {_clock_text(hour_number + 1)}"
     watcher.wait(f"waiting for the sum of {hours}", _PATIENCE_SECONDS, lambda: hour_number in watcher.sums)

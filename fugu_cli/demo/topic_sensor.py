@@ -23,13 +23,13 @@ _KEY = re.compile(r"[^\W\d][^\s.,\"]*(\.[^\s.,\"]+)*")
 _USUAL = "zigbee2mqtt/sensor"
 
 
-def topic_sensor(plan: Plan, topic: Mqtt) -> list[str]:
+def topic_sensor(plan: Plan, sensor: Mqtt) -> list[str]:
     """Return the TOML lines of `[streams.sensor]` for a topic with readings like those of the plan's recording."""
     readings = getattr(plan.details, "readings", None)
     silence = "changes" if readings is not None and readings.changes else "samples"
     codes = readings.facts[0].codes if readings is not None and readings.facts else ()
     missing_values = {"missing_values": list(codes)} if codes else {}
-    return toml_lines(topic.model_dump(exclude_defaults=True) | {"silence": silence} | missing_values)
+    return toml_lines(sensor.model_dump(exclude_defaults=True) | {"silence": silence} | missing_values)
 
 
 def topic_of_recording(plan: Plan) -> tuple[str, str | None]:

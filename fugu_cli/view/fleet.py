@@ -176,13 +176,13 @@ def content_document(document: PolicyDocument, previous: PolicyDocument | None) 
 
 def shown_content(document: PolicyDocument, previous: PolicyDocument | None) -> Report:
     """Show the content of a document, and where the previous document differs."""
-    after, before = content_lines(document), {} if previous is None else content_lines(previous)
+    new_content, old_content = content_lines(document), {} if previous is None else content_lines(previous)
     content_rows = []
-    for name in dict.fromkeys((*after, *before)):
+    for name in dict.fromkeys((*new_content, *old_content)):
         length = sys.maxsize if "discretiser" in name else _MOST_SHOWN  # of a table or a chain a part is shown
-        new_text, old_text = (_shortened(content.get(name, "-"), length) for content in (after, before))
-        is_same = after.get(name) == before.get(name)
-        content_rows.append((name, new_text, "same" if is_same else f"{old_text} CHANGED" if before else ""))
+        new_text, old_text = (_shortened(content.get(name, "-"), length) for content in (new_content, old_content))
+        is_same = new_content.get(name) == old_content.get(name)
+        content_rows.append((name, new_text, "same" if is_same else f"{old_text} CHANGED" if old_content else ""))
     former_words = "no version before it is known" if previous is None else f"version {previous.version}"
     yield Table(f"What version {document.version} says", ("", "is to be", former_words), content_rows)
 
@@ -205,7 +205,7 @@ def dry_run(
 
 def _changes_document(changes: Sequence[Change], version: int) -> JsonObject:
 
-    def document(worth: Worth | None) -> JsonObject | None:
+    def worth_document(worth: Worth | None) -> JsonObject | None:
         if worth is None:
             return None
         promise = worth.promise
@@ -214,7 +214,7 @@ def _changes_document(changes: Sequence[Change], version: int) -> JsonObject:
         return {**worth_fields, "stretch_ticks": promise.ticks, "stretches": stretch_documents(worth.stretches)}
 
     def stream_fields(stream: StreamChange) -> JsonObject:
-        worth_documents = {"before": document(stream.before), "after": document(stream.after)}
+        worth_documents = {"before": worth_document(stream.before), "after": worth_document(stream.after)}
         profile = {"open_profile_days": stream.open_profile} if stream.open_profile else {}
         return {**worth_documents, "other_ticks": stream.other_ticks, **profile}
 
@@ -330,9 +330,9 @@ def shown_rollout(registry: Registry, rollout_number: int) -> Result:
 
 def _show_plan(plan: RolloutPlan, stages: Sequence[Sequence[str]]) -> Report:
     stage_rows = []
-    for index, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
-        first_names = " ".join(names[:6]) + (" ..." if len(names) > 6 else "")
-        stage_rows.append((*_stage_cells(index, stage), str(len(names)), first_names))
+    for index, (stage, device_names) in enumerate(zip(plan.stages, stages, strict=True)):
+        first_names = " ".join(device_names[:6]) + (" ..." if len(device_names) > 6 else "")
+        stage_rows.append((*_stage_cells(index, stage), str(len(device_names)), first_names))
     title = f"Rollout of version {plan.version}, as it would be"
     yield Table(title, ("stage", "goes on at", "gate", "devices", ""), stage_rows)
     yield _plan_line(plan)
@@ -368,11 +368,11 @@ def _rollout_parts(rollout: Rollout, rollout_number: int) -> Report:
     end_words = "" if rollout.ended_us is None else f" at {moment_text(rollout.ended_us)} UTC"
     yield _plan_line(plan)
     yield Line(f"{state.phase}{end_words}{f': {state.cause}' if state.cause else ''}", bold=True)
-    for version, names in state.way_back().items() if state.phase in ("stopped", "aborted") else ():
+    for version, device_names in state.way_back().items() if state.phase in ("stopped", "aborted") else ():
         restore_words = f"version {version}: the way back is 'fugu fleet sign --restores {version}', then push"
         if version is None:
             restore_words = "no document before: sign one for them without this content"
-        yield Line(f"{device_count(len(names))} had {restore_words}")
+        yield Line(f"{device_count(len(device_names))} had {restore_words}")
 
 
 def _plan_line(plan: RolloutPlan) -> Line:
