@@ -267,8 +267,8 @@ def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
     """Keep the cells that traces leave often enough to estimate steps; other places belong to the nearest cell."""
     places = fit_traces.places[~np.isnan(fit_traces.places[:, 0])]
     trace_of_place = fit_traces.trace[~np.isnan(fit_traces.places[:, 0])]
-    cell_corners = np.floor((places - model.origin) / model.step)[:, ::-1]
-    touched_cells, cell_of_row = np.unique(cell_corners, axis=0, return_inverse=True)
+    place_cells = np.floor((places - model.origin) / model.step)[:, ::-1]
+    touched_cells, cell_of_row = np.unique(place_cells, axis=0, return_inverse=True)
     while True:
         nearest_cells = ((touched_cells[:, None] - model.cells) ** 2).sum(axis=2).argmin(axis=1)[cell_of_row.ravel()]
         is_move = (np.diff(nearest_cells) != 0) & (np.diff(trace_of_place) == 0)
@@ -281,7 +281,7 @@ def _common_cells(fit_traces: Traces, model: GridModel) -> GridModel:
         is_common[np.argsort(departures, kind="stable")[-2:]] = True
         if is_common.all():
             return model
-        model = model.restricted(np.flatnonzero(is_common))
+        model = model.restrict(np.flatnonzero(is_common))
 
 
 def _guess_errors(grid: _Grid) -> tuple[float, float]:

@@ -69,7 +69,7 @@ class GridModel(NamedTuple):
         missing_field = {} if self.missing is None else {"missing": self.names[self.missing]}
         return {"origin": list(self.origin), "step": list(self.step), **missing_field}
 
-    def restricted(self, cells: Ints) -> GridModel:
+    def restrict(self, cells: Ints) -> GridModel:
         """Restrict the model to cells with increasing indices, among them the cell for missing places."""
         return self._replace(
             cells=self.cells[cells],
@@ -203,7 +203,7 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         raise PlanningError(f"{traces.source}: the pairs that come back are all of one cell: take smaller cells")
     if model.missing is not None and model.missing not in pair_cells:
         raise PlanningError(f"{traces.source}: the cell that stands in for missing places is in no pair that returns")
-    pair_model = model.restricted(pair_cells)
+    pair_model = model.restrict(pair_cells)
     pair_model = pair_model._replace(outside=model.outside + int(model.visits.sum() - pair_model.visits.sum()))
     cells_before = np.searchsorted(pair_cells, pair_codes[chain_pairs] // cell_count)
     return {

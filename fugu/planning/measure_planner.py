@@ -193,13 +193,13 @@ def _staircase_error(hull: Hull, epsilon: float) -> float | None:
 
 def draw_walk(transition: Floats, distribution: Floats, generator: np.random.Generator) -> Ints:
     """Draw a path of the chain that starts from a distribution."""
-    steps = np.cumsum(transition, axis=1)
+    sums = np.cumsum(transition, axis=1)
     ticks = max(_LEAST_DRAWS, min(_MOST_DRAWS, _MOST_CELLS // len(distribution))) // 2
     path = np.empty(ticks, dtype=np.int64)
     state = int(generator.choice(len(distribution), p=distribution))
     for tick, uniform in enumerate(generator.random(len(path)).tolist()):
         path[tick] = state
-        state = min(int(np.searchsorted(steps[state], uniform * steps[state, -1], side="right")), len(distribution) - 1)
+        state = min(int(np.searchsorted(sums[state], uniform * sums[state, -1], side="right")), len(distribution) - 1)
     return path
 
 
@@ -288,7 +288,7 @@ def make_measure_plan(
         initial = distribution if np.all(distribution > 0.0) else np.full(len(distribution), 1.0 / len(distribution))
     if spec.shows:
         distribution_name += " of what is shown"
-    distribution, masses = spec.measured(distribution), spec.measured(initial)
+    distribution, masses = spec.measured_distribution(distribution), spec.measured_distribution(initial)
     try:
         constraints = ConstraintSets(_measurement(spec, initial, 1))
         sets = set_plans(spec, constraints)

@@ -97,7 +97,7 @@ class MeasureSpec:
             "epsilon": self.epsilon,
         }
 
-    def measured(self, distribution: Floats) -> Floats:
+    def measured_distribution(self, distribution: Floats) -> Floats:
         """Turn a distribution of the chain's state into that (N,) of the measured state."""
         return np.asarray(np.bincount(self.shows or range(self.states), distribution, self.states), dtype=np.float64)
 

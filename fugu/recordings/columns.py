@@ -151,9 +151,9 @@ def time_of(table: Table, time_option: str | None) -> TimeCells | None:
                 unit_in_name = _unit_of_name(name)
                 return _with_date(table, name, unit_in_name if unit_in_name and _all_pass(cells, _is_number) else None)
     dates = [name for name, cells in columns.items() if _all_pass(cells, is_date)]
-    time_like = {name: cells for name, cells in columns.items() if _LIKE_TIME.fullmatch(_plain_name(name))}
+    time_columns = {name: cells for name, cells in columns.items() if _LIKE_TIME.fullmatch(_plain_name(name))}
     dates = dates or [
-        name for name, cells in time_like.items() if _all_pass(cells, _is_number) and looks_like_time(cells)
+        name for name, cells in time_columns.items() if _all_pass(cells, _is_number) and looks_like_time(cells)
     ]
     if len(dates) > 1 and table.changes is None:
         raise _column_question(f"{table.file} has {len(dates)} columns of times", "time", dates, "its times")
