@@ -63,16 +63,15 @@ def witness(mechanism: Mechanism, chain: MarkovChain, *, knows_states: bool = Fa
         mechanism = mechanism._replace(stretch=1)  # the promise about a stretch also holds for each of its ticks
     space = _ExpandedChain.of(mechanism, chain)
     pairs = secret_pairs(mechanism)[:_MOST_PAIRS]
-    end = mechanism.secret_tick + mechanism.stretch
+    secret_tick, end = mechanism.secret_tick, mechanism.secret_tick + mechanism.stretch
     best_witness = Witness(0.0, pairs[0])
     for signs, state_pairs in _sign_pairs(mechanism, pairs).items():
         options = space.options(mechanism, signs)
         steps = space.steps(mechanism, signs)
         future = _side_probs(space, options[end:][::-1], steps[end - 1 :][::-1], pairs, knows_states, is_past=False)
-        past_options, past_steps = options[: mechanism.secret_tick], steps[: mechanism.secret_tick]
-        past = _side_probs(space, past_options, past_steps, pairs, knows_states, is_past=True)
+        past = _side_probs(space, options[:secret_tick], steps[:secret_tick], pairs, knows_states, is_past=True)
         for x, z in state_pairs:
-            epsilon = _largest_ratio(space, x, z, past, options[mechanism.secret_tick : end], future) - _ROUNDING
+            epsilon = _largest_ratio(space, x, z, past, options[secret_tick:end], future) - _ROUNDING
             if epsilon > best_witness.epsilon:
                 best_witness = Witness(epsilon, (x, z))
     return best_witness

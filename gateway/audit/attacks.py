@@ -241,9 +241,7 @@ def _may_read(joint: JointStreams, audience: Audience, definition: Definition) -
 
 def _stretch_ticks(joint: JointStreams, view: _AudienceView) -> int:
     """Return the ticks of a promise's stretch; 1 if an output is exclusive, or a state cannot last."""
-    stay_probabilities = (
-        steps[x] for extreme_chain in joint.chains.extreme_matrices for x, steps in enumerate(extreme_chain)
-    )
+    stay_probabilities = (steps[x] for matrix in joint.chains.extreme_matrices for x, steps in enumerate(matrix))
     if any(count.is_exclusive for count in view.counts) or any(probability <= 0 for probability in stay_probabilities):
         return 1
     if view.audience.site:

@@ -162,7 +162,7 @@ def attack_published(
 
     def count_outputs(window: Window | GroupDocument) -> CountOutputs | None:
         frames = [(frame.first - frame.shift - begin - start, frame.counts) for frame in published.windows(window.name)]
-        window_counts = [(begins, counts) for begins, counts in frames if 0 <= begins <= states.size - window.length]
+        window_counts = [(begin, counts) for begin, counts in frames if 0 <= begin <= states.size - window.length]
         if not window_counts:
             return None
         labels, (begins, counts) = policy.discretiser.states, map(np.array, zip(*window_counts, strict=True))
