@@ -56,7 +56,7 @@ def believed_chains(description: Description) -> list[Belief]:
     if chains is None:
         return []
     try:
-        shown_states = chains.shown_states(chains.column(description.device, description.stream))
+        shown_states = chains.shown_states(chains.stream_index(description.device, description.stream))
     except ValueError:
         return []
     return [Belief(np.array(transition), np.array(shown_states)) for transition in chains.typical_matrices]

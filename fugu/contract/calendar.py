@@ -32,7 +32,7 @@ class DayBlocks:
     seconds: int
     offsets: tuple[tuple[int, int], ...]
 
-    def at(self, unix_us: int) -> int:
+    def index_at(self, unix_us: int) -> int:
         """Return the index of the block that holds a time; block 0 begins at midnight."""
         seconds = unix_us // _MICROSECONDS
         index = bisect_right(self.offsets, (seconds, DAY)) - 1

@@ -98,7 +98,7 @@ class ClassOfChains(Document):
 
     @property
     def typical_matrices(self) -> tuple[Rows, ...]:
-        """Transition matrices of typical members, for estimates and simulations only; estimates take their mean."""
+        """Matrices of typical members, for estimates and simulations only; estimates take their mean."""
         return ()
 
     @property
@@ -121,7 +121,7 @@ class ClassOfChains(Document):
         """The numbers of states that streams of the class can have."""
         return (self.states,)
 
-    def column(self, device: str, stream: str) -> int:
+    def stream_index(self, device: str, stream: str) -> int:
         """Return the index of a device's stream among the class's streams; ValueError if it is none of them."""
         return 0
 
@@ -308,7 +308,7 @@ def _binary_matrix(q: float, r: float) -> Rows:
     return (1.0 - q, q), (r, 1.0 - r)
 
 
-class _ByOdds(ClassOfChains):
+class _OddsRatioChains(ClassOfChains):
     """Classes of chains that bound odds ratios only: chains start anywhere, and their steps may change."""
 
     if TYPE_CHECKING:
@@ -323,7 +323,7 @@ class _ByOdds(ClassOfChains):
 
     @property
     def typical_matrices(self) -> tuple[Rows, ...]:
-        """The typical member, or empty if none is declared."""
+        """The matrix of the typical member; empty if none is declared."""
         return () if self.transition is None else (self.transition,)
 
     @property
@@ -332,7 +332,7 @@ class _ByOdds(ClassOfChains):
         return (self.odds_ratio.as_integer_ratio(),)
 
 
-class BoundedChains(_ByOdds):
+class BoundedChains(_OddsRatioChains):
     """Every k-state chain, from any start and changing over time, whose steps have bounded odds ratios.
 
     Attributes:
@@ -362,7 +362,7 @@ class BoundedChains(_ByOdds):
         return f"every chain of {self.states} states whose steps have odds ratios of at most {odds}, changing or not"
 
 
-class JointChains(_ByOdds):
+class JointChains(_OddsRatioChains):
     """Chains whose states show the states of one or several streams: streams that move together, chains of order 2.
 
     Guarantees are for all that the named streams publish together, each with a policy of this class. Every device can
@@ -435,7 +435,7 @@ class JointChains(_ByOdds):
         """The number of states of each stream."""
         return tuple(stream.states for stream in self.streams)
 
-    def column(self, device: str, stream: str) -> int:
+    def stream_index(self, device: str, stream: str) -> int:
         """Return the index of a device's stream among the class's streams; ValueError if it is none of them."""
         for index, joint_stream in enumerate(self.streams):
             if joint_stream.name in (stream, f"{device}/{stream}"):

@@ -50,7 +50,7 @@ class AgentWindow(Window):
         if self.blocks is None:
             return count_index
         wall_tick = tick - self.shift
-        block = self.blocks.at(self.epoch_us + wall_tick * self.period_us)  # the same is done for every state
+        block = self.blocks.index_at(self.epoch_us + wall_tick * self.period_us)  # the same is done for every state
         return count_index if count_index is None or count_index == NONE else block
 
     def is_recorded(self, index: int, tick: int) -> bool:
@@ -94,7 +94,7 @@ class SharedSum(AgentWindow):
 
     def count_index_at(self, wall_tick: int, state: int | None) -> tuple[int, int | None]:
         """Return the index of a wall tick's count, and again the index if the state counts, else None."""
-        block = 0 if self.blocks is None else self.blocks.at(self.epoch_us + wall_tick * self.period_us)
+        block = 0 if self.blocks is None else self.blocks.index_at(self.epoch_us + wall_tick * self.period_us)
         return block, None if state is None or self.places[state] == NONE else block
 
 

@@ -303,7 +303,7 @@ def _class_bytes(policy: Policy) -> bytes:
         _length_prefixed(stream.name.encode()) + bytes([stream.states]) + _fraction_bytes(Fraction(stream.rate))
         for stream in chains.streams
     )
-    column = chains.column(policy.device, policy.stream)
+    column = chains.stream_index(policy.device, policy.stream)
     return header + bytes([chains.steps, len(chains.streams)]) + streams + bytes([column])
 
 

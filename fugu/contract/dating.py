@@ -106,7 +106,7 @@ class PromiseDates(NamedTuple):
     outer_bound: StretchBound | None = None
 
     @property
-    def always(self) -> bool:
+    def holds_always(self) -> bool:
         """True if no other version weakens the promise."""
         return self.since == 0 and self.until is None
 
@@ -195,7 +195,7 @@ class _Promise:
             self.odds_root = None if odds is None else as_decimal(odds).sqrt()
             self.rates = _rates(self.outputs.ratios)
             if isinstance(policy.chains, JointChains) and not windows_only:  # what the class allows it to tell
-                joint_stream = policy.chains.streams[policy.chains.column(policy.device, policy.stream)]
+                joint_stream = policy.chains.streams[policy.chains.stream_index(policy.device, policy.stream)]
                 self.rates = (max(*self.rates, Decimal(joint_stream.rate)),) * 2
 
     def dates(self, spans: Sequence[Span], *, complete: bool) -> PromiseDates:
@@ -356,7 +356,7 @@ class _Promise:
             return None
         try:
             column, rate, adversary = (
-                chains.column(policy.device, policy.stream),
+                chains.stream_index(policy.device, policy.stream),
                 log_up(max(ratios)),
                 self.promise.adversary,
             )

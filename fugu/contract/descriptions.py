@@ -102,7 +102,7 @@ class DescribedPromise(Document):
     outside: Positive | None = None
 
     @property
-    def always(self) -> bool:
+    def holds_always(self) -> bool:
         """True if no change of policy weakens the promise."""
         return self.since == 0 and self.until is None
 
@@ -121,7 +121,7 @@ class DescribedPromise(Document):
     @property
     def when_words(self) -> str:
         """The ticks for which the promise is true, in words, or an empty text if it is always true."""
-        if self.always:
+        if self.holds_always:
             return ""
         loss = "no bound" if self.outside is None else loss_words(self.outside)
         if self.since is None:

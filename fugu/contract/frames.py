@@ -281,7 +281,7 @@ def check_ticks(previous: int, first: int, last: int, shift: int) -> None:
 
 
 def symbol_bits(symbols: int) -> int:
-    """Return the bits of a symbol in the frames of a table: the fewest that hold its number of symbols."""
+    """Return the bits that a symbol takes in frames: the fewest that hold a number of symbols."""
     return next(bits for bits in SYMBOL_BITS if symbols <= 1 << bits)
 
 

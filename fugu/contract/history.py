@@ -313,7 +313,7 @@ def _louder_intervals(policy: Policy, related: RelatedStream) -> list[Interval]:
 
 
 def _first_tick(span: Span, spans: Sequence[Span]) -> int:
-    """Return the first tick of a span, or the first tick that it may have if that is unknown."""
+    """Return the first tick of a span, or the earliest possible one if the first is unknown."""
     if span.first is not None:
         return span.first
     ends = [previous.last for previous in spans[: spans.index(span)] if previous.last is not None] if spans else []

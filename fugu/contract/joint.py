@@ -85,7 +85,7 @@ def _bound_of(
     states_of_sensor: dict[tuple[Hashable, Discretiser], tuple[int, ...]] = {}
     for stream in streams:
         try:
-            index = chains.column(stream.device, stream.stream)
+            index = chains.stream_index(stream.device, stream.stream)
         except ValueError as error:
             raise NoJointBoundError(str(error)) from None
         states = chains.shown_states(index)
@@ -125,7 +125,7 @@ def check_joint_streams(policies: Sequence[AnyPolicy]) -> None:
             continue
         for policy in policies:
             try:
-                index = joint_policy.chains.column(policy.device, policy.stream)
+                index = joint_policy.chains.stream_index(policy.device, policy.stream)
             except ValueError:
                 continue
             _check_joint_stream(joint_policy.chains, index, policy)

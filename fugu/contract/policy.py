@@ -151,7 +151,7 @@ class Policy(PolicyHeader):
         chains = self.chains
         if isinstance(chains, JointChains) and self.clock.period_us != chains.period_us:
             raise ValueError(f"the clock's period is not the {chains.period_us} microseconds of the chains")
-        states = chains.state_counts[chains.column(self.device, self.stream)]
+        states = chains.state_counts[chains.stream_index(self.device, self.stream)]
         state_counts = (len(self.discretiser.states), states, *([] if self.table is None else [self.table.states]))
         if len(set(state_counts)) != 1:
             raise ValueError(f"discretiser, chains and table have {state_counts} states")

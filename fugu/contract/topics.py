@@ -95,7 +95,7 @@ def check_device_name(name: str) -> None:
 
 
 def topic_of(kind: Kind, fleet: str, *names: str) -> str:
-    """Make a topic of the names in its address, in their order; `+` stands for every name."""
+    """Make a topic from the names in its address, in their order; `+` stands for every name."""
     name_of_part = dict(zip(_NAMES[kind], names, strict=True))
     if (device := name_of_part.get("device")) in RESERVED_DEVICES:
         raise TopicError(f"no device is called {device!r}")

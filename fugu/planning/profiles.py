@@ -100,7 +100,7 @@ def blocks_of_ticks(readings: Readings, question: Question) -> dict[DayBlocks, I
     since = float(readings.moments.min())
     divisions = [profile_blocks(f"{text}/{zone}", since) for text in ([length] if length else LENGTHS)]
     return {
-        blocks: np.array([blocks.at(moment) for moment in moments], dtype=np.int64)
+        blocks: np.array([blocks.index_at(moment) for moment in moments], dtype=np.int64)
         for blocks in divisions
         if readings.period <= blocks.seconds
     }

@@ -284,7 +284,7 @@ class Replay:
             groups = window.groups(self.policy.discretiser.states)
             return np.array([np.isin(states, group).sum() for group in groups]), np.full(len(groups), states.size)
         ticks = range(first_tick, first_tick + states.size)
-        blocks = np.array([query.blocks.at(clock.epoch_us + tick * clock.period_us) for tick in ticks])
+        blocks = np.array([query.blocks.index_at(clock.epoch_us + tick * clock.period_us) for tick in ticks])
         is_counted = np.isin(states, window.counted(self.policy.discretiser.states))
         group_count = len(query.blocks.labels)
         return np.bincount(blocks[is_counted], minlength=group_count), np.bincount(blocks, minlength=group_count)

@@ -231,7 +231,7 @@ class JointStreams(NamedTuple):
         """Join the streams of some policies. FuguError if several policies do not have one class of joint chains."""
         chains = policies[0].chains
         if chains.named_streams and all(policy.chains == chains for policy in policies):
-            columns = [chains.column(policy.device, policy.stream) for policy in policies]
+            columns = [chains.stream_index(policy.device, policy.stream) for policy in policies]
             if len(set(columns)) == len(columns):
                 return cls(tuple(policies), tuple(map(chains.shown_states, columns)))
         if len(policies) > 1:
@@ -258,7 +258,7 @@ class JointStreams(NamedTuple):
     @property
     def missing_streams(self) -> tuple[str, ...]:
         """Streams of the class whose policy is not given."""
-        columns = {self.chains.column(policy.device, policy.stream) for policy in self.policies}
+        columns = {self.chains.stream_index(policy.device, policy.stream) for policy in self.policies}
         return tuple(named_stream.name for n, named_stream in enumerate(self.chains.named_streams) if n not in columns)
 
     def state_words(self, secret: int) -> str:
@@ -381,7 +381,7 @@ def certified_epsilon(
         return exclusive_epsilon if len(definitions) == ticks == 1 and not any(symbols_heard) else math.inf
     ratios = [_tick_ratios(policy, n, symbols_heard[n], definitions) for n, policy in enumerate(joint.policies)]
     try:
-        columns = [joint.chains.column(policy.device, policy.stream) for policy in joint.policies]
+        columns = [joint.chains.stream_index(policy.device, policy.stream) for policy in joint.policies]
         epsilon = joint.chains.streams_loss(dict(zip(columns, ratios, strict=True)), adversary).epsilon
     except GuaranteeError:
         return math.inf

@@ -65,7 +65,7 @@ class SymbolModel(NamedTuple):
 def model_of(policy: Policy) -> Model:
     """Return the model of a policy's chains and table; one object for equal policies."""
     chains = policy.chains
-    column = chains.column(policy.device, policy.stream)
+    column = chains.stream_index(policy.device, policy.stream)
     return _make_model(chains, column, policy.table, (policy.discretiser.model_dump_json(), policy.clock))
 
 

@@ -278,7 +278,7 @@ def _make_model(policy: AnyPolicy) -> AnyModel:
 def _claim(policy: AnyPolicy) -> object:
     """Return a policy's promise and mechanisms; of equal claims only one has to be verified."""
     if isinstance(policy, Policy):
-        column = policy.chains.column(policy.device, policy.stream)  # joint chains have a rate for each stream
+        column = policy.chains.stream_index(policy.device, policy.stream)  # joint chains have a rate for each stream
         return policy.chains, column, policy.table, policy.guarantee, policy.counted_windows, policy.windows_guarantee
     return policy.model_dump_json(exclude={"fleet", "device", "stream"})
 

@@ -41,7 +41,7 @@ def test_a_time_is_in_the_block_that_its_zone_says(zone: str, seconds: int, afte
     blocks = DayBlocks(zone, seconds, CHANGES[zone])
     local = datetime.fromtimestamp(SINCE + after, UTC).astimezone(ZoneInfo(zone))
     expected = (local.hour * 3600 + local.minute * 60 + local.second) // seconds
-    assert blocks.at((SINCE + after) * 1_000_000) == expected
+    assert blocks.index_at((SINCE + after) * 1_000_000) == expected
 
 
 @pytest.mark.parametrize(("day", "hours"), [((2026, 3, 29), 23), ((2026, 10, 25), 25), ((2026, 7, 1), 24)])
@@ -50,7 +50,7 @@ def test_every_minute_of_a_short_and_a_long_day_is_in_one_block(day: tuple[int, 
     begin = int(datetime(*day, tzinfo=zone).timestamp())
     end = int((datetime(*day, tzinfo=zone) + timedelta(days=1)).timestamp())
     assert end - begin == hours * 3600
-    counts = Counter(BERLIN.at(moment * 1_000_000) for moment in range(begin, end, 60))
+    counts = Counter(BERLIN.index_at(moment * 1_000_000) for moment in range(begin, end, 60))
     assert sum(counts.values()) == 60 * hours
     assert set(counts) == set(range(6))
     assert counts[0] == 60 * (hours - 20)  # the clock is changed in the first block
@@ -59,7 +59,7 @@ def test_every_minute_of_a_short_and_a_long_day_is_in_one_block(day: tuple[int, 
 
 def ticks_in_a_block(blocks: DayBlocks, begin: int, length: int, period: int) -> int:
     """The most that are in any one, of a window that begins then."""
-    counts = Counter(blocks.at((begin + tick * period) * 1_000_000) for tick in range(length))
+    counts = Counter(blocks.index_at((begin + tick * period) * 1_000_000) for tick in range(length))
     return max(counts.values())
 
 

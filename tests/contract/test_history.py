@@ -134,7 +134,7 @@ def test_a_promise_ends_before_a_weaker_policy(adversary: Adversary, ticks: int)
         assert when.covers(when.since, when.until + ticks - 1, 1)
         assert not when.covers(when.since, when.until + ticks, 1)
     strongest = dates_of(versions[0], history)
-    assert strongest.always
+    assert strongest.holds_always
 
 
 def test_all_versions_leak_and_not_the_one_before_only() -> None:
@@ -152,7 +152,7 @@ def test_what_is_not_known_leaks_as_much_as_the_class_allows() -> None:
     """Before the first span anything may have been drawn: the ticks of epsilon 40 are no worse than that."""
     new = policy(5, 1.0, adversary="universal")
     alone = History((Span(5, Noise.of(new), 100),))
-    assert dates_of(new, alone).always
+    assert dates_of(new, alone).holds_always
     unknown = dates_of(new, alone._replace(complete=False))
     steps = np.array([(40.0, 40.0)] * 50 + [rates_of(new)] * 2000)
     truth = losses(0.01, 0.01, steps, "universal", 1)
@@ -170,8 +170,8 @@ def test_a_version_without_a_known_tick_is_dated_by_none() -> None:
     when = dates_of(new, running)
     assert when.since is None
     assert when.epsilon(new.bound(), 501, 501, 1) == pytest.approx(4.0, abs=0.02)
-    assert dates_of(old, running).always
-    assert dates_of(new, History()).always
+    assert dates_of(old, running).holds_always
+    assert dates_of(new, History()).holds_always
 
 
 def test_numbers_that_skip_are_no_distance() -> None:
@@ -192,7 +192,7 @@ def test_numbers_that_skip_are_no_distance() -> None:
 def test_of_measured_streams_a_change_is_not_covered() -> None:
     first, second = measure_policy(3, version=1), measure_policy(3, version=2)
     spans = (Span(1, None, 0, 99), Span(2, None, 100))
-    assert dates_of(first, History(spans[:1])).always
+    assert dates_of(first, History(spans[:1])).holds_always
     assert dates_of(second, History(spans)) == PromiseDates(1, None, None, None)
 
 
@@ -214,7 +214,7 @@ def test_a_chain_of_order_two_is_told_of_for_ever() -> None:
     new = policy(2, 9.0, less, "ignorant", table=strong)
     when = dates_of(new, one_after_another((old, 100), (new, 100)))
     assert when.since is when.outer_bound is None
-    assert dates_of(old, one_after_another((old, 100), (new, 100))).always
+    assert dates_of(old, one_after_another((old, 100), (new, 100))).holds_always
 
 
 def test_windows_alone_are_dated_by_the_windows_alone() -> None:
@@ -231,13 +231,13 @@ def test_windows_alone_are_dated_by_the_windows_alone() -> None:
         for number, epsilon in ((1, 4.0), (2, 2.0))
     ]
     history = one_after_another(*((version, 500) for version in versions))
-    assert not dates_of(versions[1], history).always
-    assert dates_of(versions[1], history, windows_only=True).always
+    assert not dates_of(versions[1], history).holds_always
+    assert dates_of(versions[1], history, windows_only=True).holds_always
 
 
 def test_a_device_that_describes_itself_claims_nothing_of_what_it_does_not_know() -> None:
     """It keeps no former policy: of any but version 1 another one may have run before."""
-    assert dates_of(policy(1, 1.0), history_alone(policy(1, 1.0))).always
+    assert dates_of(policy(1, 1.0), history_alone(policy(1, 1.0))).holds_always
     second = policy(2, 1.0)
     when = dates_of(second, history_alone(second))
     assert when.since is None

@@ -92,13 +92,13 @@ def test_a_weaker_policy_of_the_other_stream_that_follows_ends_the_promise_befor
 
 
 def test_a_policy_of_the_class_that_follows_another_changes_nothing() -> None:
-    assert dates_of(HR, history_of_hr((OWN, 0, 99), (policy("steps", 3, BOTH, RATE / 2), 100, None))).always
+    assert dates_of(HR, history_of_hr((OWN, 0, 99), (policy("steps", 3, BOTH, RATE / 2), 100, None))).holds_always
 
 
 def test_a_tick_at_which_both_had_the_class_is_needed_and_a_pause_is_no_change() -> None:
     """The other stream pauses, and comes back under another map from readings to states: other secrets."""
     moved = OWN.model_copy(update={"version": 3, "discretiser": Thresholds(edges=(0.9,), states=("low", "high"))})
-    assert dates_of(HR, history_of_hr((OWN, 0, 99), (OWN, 150, None))).always
+    assert dates_of(HR, history_of_hr((OWN, 0, 99), (OWN, 150, None))).holds_always
     when = dates_of(HR, history_of_hr((OWN, 0, 99), (moved.model_copy(update={"chains": ALONE}), 150, None)))
     assert when.until < 150
 
@@ -115,7 +115,7 @@ def test_numbers_of_another_device_say_nothing_once_it_had_another_policy(change
     )
     beside = RelatedStream("lamp/light", History(spans), tuple(lamp))
     when = dates_of(own, History((Span(1, Noise.of(own), 0, None),), beside=(beside,)))
-    assert when.always is not changed
+    assert when.holds_always is not changed
     assert (when.since is None) is changed
 
 
@@ -162,7 +162,7 @@ def test_a_device_follows_its_own_streams() -> None:
     drawn = {"hr": rows((HR, 0, 599)), "steps": rows((LOUD, 0, 299), (OWN, 300, 599))}
     when = dates_of(HR, device_history(HR, drawn, [HR, OWN]))
     assert 300 < when.since < 340
-    assert dates_of(HR, device_history(HR, {"hr": drawn["hr"], "steps": rows((OWN, 0, 599))}, [HR, OWN])).always
+    assert dates_of(HR, device_history(HR, {"hr": drawn["hr"], "steps": rows((OWN, 0, 599))}, [HR, OWN])).holds_always
 
 
 def test_a_gateway_follows_the_streams_of_a_device() -> None:

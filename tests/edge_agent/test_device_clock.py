@@ -116,8 +116,12 @@ def test_a_profile_counts_by_the_wall_clock_although_the_shift_is_no_whole_day(t
     assert len(counted) >= 3
     for frame in counted:
         begin = frame.first - frame.shift
-        assert blocks.at(begin * SECOND) == blocks.at((begin + 59) * SECOND) != blocks.at(frame.first * SECOND)
-        assert frame.counts[blocks.at(begin * SECOND)] == frame.observed == sum(frame.counts)
+        assert (
+            blocks.index_at(begin * SECOND)
+            == blocks.index_at((begin + 59) * SECOND)
+            != blocks.index_at(frame.first * SECOND)
+        )
+        assert frame.counts[blocks.index_at(begin * SECOND)] == frame.observed == sum(frame.counts)
 
 
 def test_a_jump_counts_once_the_clock_has_stayed_there_for_a_while_and_not_on_its_way(device: Device) -> None:

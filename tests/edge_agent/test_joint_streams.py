@@ -187,9 +187,9 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
 def test_names_with_a_device_are_of_that_device() -> None:
     streams = tuple(JointStream(name=name, states=2, rate=RATE) for name in ("watch/hr", "belt/hr"))
     room = chains(streams=streams)
-    assert [room.column(device, "hr") for device in ("watch", "belt")] == [0, 1]
+    assert [room.stream_index(device, "hr") for device in ("watch", "belt")] == [0, 1]
     with pytest.raises(ValueError, match="not of ring/hr"):
-        room.column("ring", "hr")
+        room.stream_index("ring", "hr")
 
 
 def test_a_check_says_of_which_streams_epsilon_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

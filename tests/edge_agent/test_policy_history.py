@@ -200,7 +200,7 @@ def test_a_promise_after_a_weaker_policy_is_dated_from_its_first_tick(device: De
 def test_a_first_version_is_always_true_and_of_what_was_before_a_later_one_nothing_is_known(device: Device) -> None:
     device.start(policy(1, 1.0))
     device.live(25)
-    assert dates_of(policy(1, 1.0), device_history(policy(1, 1.0), {"hr": device.drawn})).always
+    assert dates_of(policy(1, 1.0), device_history(policy(1, 1.0), {"hr": device.drawn})).holds_always
     device.stop()
     other = Device(device.folder / "other")
     other.folder.mkdir()
@@ -217,7 +217,7 @@ def test_another_policy_under_the_same_number_is_another_one(device: Device) -> 
     device.start(policy(1, 1.0))
     device.live(20)
     when = dates_of(policy(1, 1.0), device_history(policy(1, 1.0), {"hr": device.drawn}))
-    assert not when.always
+    assert not when.holds_always
     assert when.since > 1020
 
 
@@ -260,7 +260,7 @@ def test_a_device_without_a_gateway_dates_what_it_says_and_shows_it_to_its_owner
     config = written(1, 4.0)
     with subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)]) as process:
         wait_until(described)
-        assert described()[-1].guarantee.always
+        assert described()[-1].guarantee.holds_always
         wait_until(lambda: len(drawn_of(config)) == 1 and next_tick(config) > drawn_of(config)[0][0] + 30)
         process.terminate()
     written(2, 1.0)

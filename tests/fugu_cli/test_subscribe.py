@@ -282,7 +282,7 @@ def test_a_description_says_which_stretch_is_promised_since_when_and_both_number
     changes = {"table": None, "windows": (window,), "guarantee": promise, "frame_ticks": 1}
     draft = policy(chains=BoundedChains(states=2, odds_ratio=9.0), period_us=60_000_000).model_copy(update=changes)
     description = describe(draft)
-    assert description.guarantee.always
+    assert description.guarantee.holds_always
     assert not any("change of policy" in line for line in description_lines(description))
     unknown = History((Span(2, Noise.of(draft), 1000),), complete=False)
     description = describe(draft.model_copy(update={"version": 2}), history=unknown)

@@ -174,7 +174,7 @@ def test_a_push_that_the_device_refuses_ends_no_release_and_one_that_it_accepts_
     wait_until(lambda: registry.refusals(), "a refusal")
     assert "ceiling" in registry.refusals()[0].reason
     more_are_released()
-    assert newest().guarantee.always, "a version that never ran changes no promise"
+    assert newest().guarantee.holds_always, "a version that never ran changes no promise"
     add(registry, keys, policy_document(quieter, version=3))
     wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 3, "version 3")
     more_are_released()

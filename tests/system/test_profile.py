@@ -42,7 +42,7 @@ def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosqu
     device = draft.model_copy(update={"useful_for": "share"})
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "watch.json").write_text(device.to_json())
-    places = [blocks.at((epoch + tick * PERIOD) * SECOND) for tick in range(TICKS + 1)]
+    places = [blocks.index_at((epoch + tick * PERIOD) * SECOND) for tick in range(TICKS + 1)]
     values = [float(place == BUSY) for place in places]
     (tmp_path / "days.csv").write_text("\n".join(["value", *map(str, values)]) + "\n")
     address = Broker(port=broker.port, max_backoff=1)

@@ -160,7 +160,7 @@ def test_a_change_that_a_shard_stores_dates_what_the_fleet_s_process_says_also_a
     for frame in every[:4]:
         say(1, frame)
     wait_until(lambda: described() and described()[-1].version == 1 and described()[-1].confirmed)
-    assert described()[-1].guarantee.always
+    assert described()[-1].guarantee.holds_always
     for frame in every[4:]:
         say(2, frame)
     wait_until(lambda: described()[-1].version == 2 and described()[-1].guarantee.since is not None, "a date")

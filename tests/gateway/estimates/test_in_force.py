@@ -157,13 +157,13 @@ def drawn(*rows: tuple[int, int, int, int]) -> Callable[[str, str], Sequence[Dra
 def test_a_promise_is_dated_by_the_ticks_of_all_versions_and_anew_after_a_rollback() -> None:
     force = InForce(catalogue([STRONG, WEAK]))
     assert in_force(force) == RunningPolicy(WEAK, False)
-    assert Described.of(RunningPolicy(WEAK, False)).description.guarantee.always
+    assert Described.of(RunningPolicy(WEAK, False)).description.guarantee.holds_always
     rows = [(1, 0, 0, 999)]
     force = InForce(catalogue([STRONG, WEAK]), rows_of=lambda *_: drawn(*rows)("", ""))
     force.note_version("watch", "hr", 1, 999)
     force.take_status("watch", status(2, 1000))
     described = Described.of(running(force)).description
-    assert (described.version, described.guarantee.always) == (2, True)
+    assert (described.version, described.guarantee.holds_always) == (2, True)
     until = described.others[0].guarantee.until
     assert 900 < until < 999
     rows.append((2, 1000, 1000, 1499))
@@ -171,7 +171,7 @@ def test_a_promise_is_dated_by_the_ticks_of_all_versions_and_anew_after_a_rollba
     guarantee = Described.of(running(force)).description.guarantee
     assert 1500 < guarantee.since < 1600
     force.take_answer("watch", answer(2))
-    assert Described.of(running(force)).description.guarantee.always
+    assert Described.of(running(force)).description.guarantee.holds_always
 
 
 def test_ticks_that_are_missing_may_be_of_either_version() -> None:
@@ -201,7 +201,7 @@ def test_missing_ticks_may_be_of_a_weaker_version_from_which_a_device_went_back(
     for tick, loss in enumerate(losses.tolist()):
         assert first <= tick <= last or loss <= promise.epsilon(bound, tick, tick, 1), tick
     policies.may_go_back = lambda _device: False
-    assert dates_of(STRONG, force.history("watch", "hr")).always, "signed versions only grow"
+    assert dates_of(STRONG, force.history("watch", "hr")).holds_always, "signed versions only grow"
     before = InForce(policies, rows_of=drawn((2, 0, 0, first - 1), (2, last + 1, last + 1, 1100)))
     before.note_version("watch", "hr", 2, 1100)
     noises = {span.noise for span in before.history("watch", "hr").spans}
@@ -220,7 +220,7 @@ def test_a_version_that_was_never_sent_to_a_device_was_not_drawn_before_its_firs
         loaded.may_go_back = lambda _device: False
         force = InForce(loaded, rows_of=drawn((2, 0, 1000, 1999)))
         force.note_version("watch", stream, 2, 1999)
-        assert dates_of(policies[0], force.history("watch", stream)).always != was_sent
+        assert dates_of(policies[0], force.history("watch", stream)).holds_always != was_sent
 
 
 def test_what_was_before_the_first_stored_tick_is_unknown() -> None:
