@@ -118,8 +118,8 @@ def sign(
       fugu fleet sign heart.json --to device:ring --version 4 --boards --unit hr=1/10 --keys keys -o ring.envelope
     """
     target_file = output or add_to
-    sources = [bool(policies), document.restores is not None, add_to is not None]
-    if sum(sources) != 1 or target_file is None or bool(policies) != (document.to is not None):
+    source_flags = [bool(policies), document.restores is not None, add_to is not None]
+    if sum(source_flags) != 1 or target_file is None or bool(policies) != (document.to is not None):
         raise UsageError(
             "name POLICY files with --to and -o, or --restores with -o, or --add-to (try 'fugu fleet sign --help')"
         )

@@ -320,7 +320,7 @@ def replay_of(plan: Plan, folder: Path) -> Replay | None:
     plan = replace(plan, target=plan.target._replace(epoch=_replay_epoch(details)))
     if details.readings.rows is None:  # no agent can read the file as it is
         file = folder / "plain.csv"
-        plan = replace(plan, details=details._replace(readings=_through_plain_file(details.readings, file)), file=file)
+        plan = replace(plan, details=details._replace(readings=_plain_readings(details.readings, file)), file=file)
     policy = plan.policy
     assert isinstance(policy, Policy)
     [stream] = tomllib.loads(plan.configuration())["streams"]
@@ -351,7 +351,7 @@ def _is_short(plan: Plan) -> bool:
     return has_windows and len(plan.details.held_back) // plan.recommended.every < length
 
 
-def _through_plain_file(readings: Readings, file: Path) -> Readings:
+def _plain_readings(readings: Readings, file: Path) -> Readings:
     """Write readings to a plain file that only its owner may read, and read the same ticks from it."""
     write_secret(file, plain_csv(readings))
     period = readings.period_seconds if readings.changes or readings.moments is None else None

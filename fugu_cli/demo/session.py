@@ -102,10 +102,10 @@ def _night_lanes(results: Results) -> list[Lane]:
 
 def show_recording(page: Page, index: int, readings: Cells, hours: float, quantity: str) -> None:
     """Draw a recording before its replay, with empty lanes below it."""
-    stays = readings_lane(readings, hours, 0, quantity)._replace(number=f"{len(readings):,}")
-    released_lane = shares_lane("0", "nothing yet", "", 174, stays.span)
-    attacker_lane = certainty_lane("–", "nothing yet", "", 190, stays.span, marks=time_marks(stays.span[1]))
-    page.draw(index, [stays, released_lane, attacker_lane], waiting=True)
+    device_lane = readings_lane(readings, hours, 0, quantity)._replace(number=f"{len(readings):,}")
+    released_lane = shares_lane("0", "nothing yet", "", 174, device_lane.span)
+    attacker_lane = certainty_lane("–", "nothing yet", "", 190, device_lane.span, marks=time_marks(device_lane.span[1]))
+    page.draw(index, [device_lane, released_lane, attacker_lane], waiting=True)
 
 
 def draw_replay(page: Page, index: int, replay: Replay, ticks: int, results: Results | None = None) -> None:
