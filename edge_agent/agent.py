@@ -64,7 +64,7 @@ class Agent:
         self._outbox = Outbox(plan.outbox, plan.fleet, plan.device, retention)
         if plan.binding != "off":
             self._outbox.bind(identifiers(plan.binding))
-        self._pause, self._paused = Pause(plan.outbox), False
+        self._pause, self._is_paused = Pause(plan.outbox), False
         self._device_clock = DeviceClock(self._clock, plan.clock, self._outbox.anchor(), self._keep_anchor)
         self._wake = Wake()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -98,18 +98,18 @@ class Agent:
             subscriptions=(self._committed_topic, *self._tables, *self._opening_keys, *policy_topics),
             will=Will(self._status_topic, will.encode()),
             max_payload=MAX_MESSAGE_BYTES if self._fleet is None else MAX_DOCUMENT_BYTES,
-            on_connected=lambda: self._queue_event(self._connected),
+            on_connected=lambda: self._queue_event(self._on_connected),
             on_message=lambda topic, payload, _retained: self._queue_message(topic, payload),
-            on_published=self._published,
+            on_published=self._on_published,
             on_absent=self._log_cut_off,
         )
         watermark_key = None if plan.managed is None or plan.managed.key is None else bytes.fromhex(plan.managed.key)
         self._sender = Sender(self._outbox, self._link, plan, watermark_key)
         self._status_due = 0.0
         self._last_status: Status | None = None
-        self._connected_anew = True
+        self._is_reconnected = True
         self._describing = Describing(plan.config, plan.descriptions, self._outbox, self._queue_event)
-        self._cut_off = self._greeted = False
+        self._is_cut_off = self._was_greeted = False
         self._local_status = LocalStatus(plan.outbox)
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
         self.refused = Counter(too_many=0)  # the network thread changes this count, and adds no other key
@@ -122,17 +122,17 @@ class Agent:
             self._outbox.keep_anchor(anchor)
 
     def _silence_code(self, seconds: float) -> StatusCode | None:
-        if self._paused:
+        if self._is_paused:
             return StatusCode.PAUSED
-        return None if self._fleet is None else self._fleet.silent(seconds)
+        return None if self._fleet is None else self._fleet.silence_code(seconds)
 
     def _follow_pause(self) -> None:
         """Begin or end a pause as its file says. A pause that begins closes the open frames."""
         is_paused = self._pause.holds(min(self._clock.now_us() / 1e6, self._now()))  # setting the clock ends no pause
-        if is_paused == self._paused:
+        if is_paused == self._is_paused:
             return
         _log.warning("paused: no sensor is read, and nothing is drawn" if is_paused else "not paused any more")
-        self._paused = is_paused
+        self._is_paused = is_paused
         if not is_paused:
             self._ticker.forget_readings()
             return
@@ -174,9 +174,9 @@ class Agent:
         self._events.put(event)
         self._wake.set()
 
-    def _published(self, mid: int, accepted: bool) -> None:
+    def _on_published(self, mid: int, accepted: bool) -> None:
         client = self._link.client_count
-        self._queue_event(lambda: self._sender.answered(client, mid, accepted))
+        self._queue_event(lambda: self._sender.take_answer(client, mid, accepted))
 
     def _queue_message(self, topic: str, payload: bytes) -> None:
         """Queue a message for the loop, unless too many messages wait; called in the network thread."""
@@ -202,37 +202,37 @@ class Agent:
                 self._describing.pump([stream.plan for stream in self._ticker.streams], self._publish_description)
         except sqlite3.Error as error:  # frames that were not sent or forgotten now will be, once there is room again
             self._ticker.storage_failed(error)
-        self._local_status.answer(self._status_now)
+        self._local_status.answer(self._status_document)
 
     def _watch_broker(self) -> None:
         """Log once when the broker cannot be reached, and when it is back."""
         broker = self._plan.broker
         if self._link.connected:
-            if self._cut_off:
+            if self._is_cut_off:
                 _log.warning("broker %s:%d: connected again", broker.host, broker.port)
-            self._cut_off = False
+            self._is_cut_off = False
         elif self._link.last_error:
             self._log_cut_off(self._link.last_error)
 
     def _log_cut_off(self, reason: str) -> None:
         broker = self._plan.broker
-        if not self._cut_off:
+        if not self._is_cut_off:
             _log.warning("broker %s:%d: %s; frames wait in the outbox", broker.host, broker.port, reason)
-        self._cut_off = True
+        self._is_cut_off = True
 
     def _offer_table(self, stream_name: str, payload: bytes) -> bool:
         stream = next((stream for stream in self._ticker.streams if stream.plan.stream == stream_name), None)
         return stream is not None and stream.offer_table(payload)
 
-    def _connected(self) -> None:
+    def _on_connected(self) -> None:
         """Make status and descriptions due again; the link re-sends publications that were in flight."""
-        self._sender.connected()
-        if not self._greeted:
-            self._greeted = True
+        self._sender.note_connection()
+        if not self._was_greeted:
+            self._was_greeted = True
             NOTICES.info("connected; %s", self._first_share_words())
         self._last_status = None
-        self._connected_anew = True
-        self._describing.connected()
+        self._is_reconnected = True
+        self._describing.make_due()
 
     def _first_share_words(self) -> str:
         """Say when the first window or frame leaves, from the policies and the clock alone."""
@@ -248,7 +248,7 @@ class Agent:
         self._bytes_taken += len(payload)
         if topic == self._committed_topic:
             try:
-                is_accepted = self._sender.committed(Committed.decode(payload))
+                is_accepted = self._sender.take_watermark(Committed.decode(payload))
             except FrameError as error:
                 self.refused[error.reason] += 1
                 return
@@ -260,22 +260,22 @@ class Agent:
                     )
                 self.refused["watermark"] += 1
         elif self._helpers is not None and (group := self._opening_keys.get(topic)) is not None:
-            self.refused["opening_key"] += not self._helpers.arrived(group, payload)
+            self.refused["opening_key"] += not self._helpers.take_key(group, payload)
         elif self._fleet is not None:
-            self._fleet.arrived(topic, payload)
+            self._fleet.take_document(topic, payload)
         elif (stream := self._tables.get(topic)) is None or not stream.offer_table(payload):
             self.refused["table"] += 1
 
-    def _codes(self) -> tuple[StatusCode, ...]:
+    def _trouble_codes(self) -> tuple[StatusCode, ...]:
         """Return the codes of all troubles, with pauses and refused tables; none may depend on a reading."""
         codes: set[str | None] = {self._ticker.storage_trouble, *(stream.trouble for stream in self._ticker.streams)}
         if self._link.last_error:
             codes.add(StatusCode.LINK)
-        if self._paused:
+        if self._is_paused:
             codes.add(StatusCode.PAUSED)
-        if self._device_clock.uncertain:
+        if self._device_clock.is_uncertain:
             codes.add(StatusCode.CLOCK)
-        if self._fleet is not None and self._fleet.ahead(self._now()):
+        if self._fleet is not None and self._fleet.is_gateway_ahead(self._now()):
             codes.add(StatusCode.GATEWAY_CLOCK)
         if any(stream.refusal for stream in self._ticker.streams):
             codes.add(StatusCode.TABLE_REFUSED)
@@ -283,16 +283,16 @@ class Agent:
 
     def _status(self, *, online: bool) -> Status:
         streams = tuple(StreamStatus(s.plan.stream, s.plan.version, max(0, s.next_tick)) for s in self._ticker.streams)
-        return Status(online, self._plan.program, self._outbox.frames.depth(), self._codes(), streams)
+        return Status(online, self._plan.program, self._outbox.frames.depth(), self._trouble_codes(), streams)
 
     def _send_status(self) -> None:
         """Publish the status after a connection, when the codes change, and every `status_seconds`."""
         if self._fleet is not None:
             self._fleet.maintain(time.monotonic())
-            if (message := self._fleet.next_status(self._now(), self._connected_anew)) is not None:
+            if (message := self._fleet.next_status(self._now(), self._is_reconnected)) is not None:
                 self._link.publish(*message, retain=True)
-            self._connected_anew = False
-        is_changed = self._last_status is None or self._last_status.codes != self._codes()
+            self._is_reconnected = False
+        is_changed = self._last_status is None or self._last_status.codes != self._trouble_codes()
         if is_changed or time.monotonic() >= self._status_due:
             self._status_due = time.monotonic() + self._plan.status_seconds
             self._publish_status(online=True)
@@ -301,7 +301,7 @@ class Agent:
         topic = topic_of("description", self._plan.fleet, self._plan.device, stream)
         return self._link.publish(topic, text.encode(), retain=True) is not None
 
-    def _status_now(self) -> dict[str, Any]:
+    def _status_document(self) -> dict[str, Any]:
         return {
             "device": f"{self._plan.fleet}/{self._plan.device}",
             "connected": self._link.connected,
@@ -310,7 +310,7 @@ class Agent:
             "max_bytes": self._plan.max_bytes,
             "not_drawn": self._ticker.not_drawn,
             "dropped": self._outbox.frames.dropped,
-            "codes": self._codes(),
+            "codes": self._trouble_codes(),
             "refused": self.refused + (Counter() if self._fleet is None else self._fleet.refused),
             "streams": [
                 {
@@ -319,7 +319,7 @@ class Agent:
                     "drawn": self._outbox.drawn_document(stream.plan),
                     "next_tick": stream.next_tick,
                     "ticks": stream.ticks,
-                    "silent": stream.silent,
+                    "silent": stream.silent_ticks,
                     "unusable": stream.discretiser.unusable,
                     "sensor": stream.sensor.trouble,
                     "watch": stream.watch.sentence() if stream.watch else "",

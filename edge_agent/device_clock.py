@@ -72,11 +72,11 @@ class DeviceClock(Anchored):
             int(settings.confirm_seconds * 1e6),
             anchor.offset_us if anchor is not None and self.continues else None,
         )
-        self._stored_us = self.offset_us
-        self._warned_us: int | None = None
+        self._stored_offset_us = self.offset_us
+        self._warning_us: int | None = None
 
     @property
-    def uncertain(self) -> bool:
+    def is_uncertain(self) -> bool:
         """True if the time is not known yet, or the wall clock has made a jump that is not confirmed."""
         return not self.anchors or self.jump is not None
 
@@ -96,23 +96,23 @@ class DeviceClock(Anchored):
                 _log.warning(
                     "clock: the jump of the wall clock by %+.1f s counts now", (self.offset_us - offset_before_us) / 1e6
                 )
-            elif self._warned_us is not None:
+            elif self._warning_us is not None:
                 _log.warning("clock: it is synchronised now; ticks begin")
-            self._warned_us = None
-            self._store()
-        elif not anchors_before and self._warned_us is None:
-            self._warned_us = self.elapsed_us()
+            self._warning_us = None
+            self._keep_anchor()
+        elif not anchors_before and self._warning_us is None:
+            self._warning_us = self.elapsed_us()
             _log.warning(
                 "clock: it is not synchronised, and no tick is drawn until it is. Let NTP set it "
                 "(timedatectl set-ntp true), or, if it is right, say so: [clock] trusted = true"
             )
-        elif anchors_before and abs(self.offset_us - self._stored_us) > SMALL_US // 2:
-            self._store()
+        elif anchors_before and abs(self.offset_us - self._stored_offset_us) > SMALL_US // 2:
+            self._keep_anchor()
 
     def _warn_of_jump(self, jump_us: int) -> None:
         now_us = self.elapsed_us()
-        if self._warned_us is None or now_us - self._warned_us >= self.patience_us:
-            self._warned_us = now_us
+        if self._warning_us is None or now_us - self._warning_us >= self.patience_us:
+            self._warning_us = now_us
             _log.warning(
                 "clock: the wall clock jumped by %+.1f s; ticks go on without it, until the gateway's signed time "
                 "confirms that, or it has stayed there for %g s",
@@ -120,6 +120,6 @@ class DeviceClock(Anchored):
                 self.patience_us / 1e6,
             )
 
-    def _store(self) -> None:
-        self._stored_us = self.offset_us
+    def _keep_anchor(self) -> None:
+        self._stored_offset_us = self.offset_us
         self._store_anchor(Anchor(self._boot, self.offset_us))

@@ -82,39 +82,43 @@ class _Trial:
         self.plan = plan
         self._sensor = sensor
         self._discretiser = classifier_of(plan.discretiser)
-        self._ticks = self._count = 0
+        self._tick_count = self._readings = 0
 
     def observe(self, tick: int, raw_value: object) -> None:
         """Classify the raw value of a tick, unless a usable reading has come before."""
         if not self._is_usable:
-            self._ticks += 1
-            self._count += raw_value is not None
+            self._tick_count += 1
+            self._readings += raw_value is not None
             self._discretiser.observe(tick, raw_value)
 
     @property
     def _is_usable(self) -> bool:
-        return self._count > self._discretiser.unusable
+        return self._readings > self._discretiser.unusable
 
     @property
     def is_over(self) -> bool:
         """True if there is nothing to wait for: a usable reading has come, or the recording has ended."""
-        is_ended = self._sensor.recorded and (self._ticks >= _ROWS or self._sensor.finished(self._ticks))
+        is_ended = self._sensor.recorded and (self._tick_count >= _ROWS or self._sensor.finished(self._tick_count))
         return self._is_usable or is_ended
 
     @property
     def is_wrong(self) -> bool:
         """True if the sensor or its readings are unusable; a live source that is silent so far may be all right."""
-        return not self._is_usable and bool(self._count or self._sensor.recorded or self._sensor.trouble)
+        return not self._is_usable and bool(self._readings or self._sensor.recorded or self._sensor.trouble)
 
     def sentence(self, patience: float) -> str:
         if self._is_usable:
             return "a usable reading came"
         reason = "no reading came" if self._sensor.recorded else f"no reading came within {patience:g} s"
-        if self._count:
+        if self._readings:
             reason = NO_USE
         if self._sensor.trouble:
             return f"{reason}: {self._sensor.trouble}"
-        if self.plan.sensor.get("kind") == "mqtt" and self.plan.sensor.get("silence") == "changes" and not self._count:
+        if (
+            self.plan.sensor.get("kind") == "mqtt"
+            and self.plan.sensor.get("silence") == "changes"
+            and not self._readings
+        ):
             reason += (
                 "; its broker retains none. After each start ticks are missing until the first change, "
                 "and so tell when that came: let the source retain its state"

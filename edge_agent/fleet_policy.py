@@ -88,7 +88,7 @@ class FleetPolicy:
         self._answers: dict[str, tuple[bytes, str]] = {}
         self._last_status: PolicyStatus | None = None
 
-    def arrived(self, topic: str, payload: bytes) -> bool:
+    def take_document(self, topic: str, payload: bytes) -> bool:
         """Queue an arrived document for judgement; the newest of each topic counts. False for an unknown topic.
 
         Root documents are judged first: other documents may be signed by their keys. A judged document that is re-sent
@@ -119,12 +119,12 @@ class FleetPolicy:
                 self._retries[topic] = math.inf, payload
                 self._judge_next()
 
-    def silent(self, seconds: float) -> StatusCode | None:
+    def silence_code(self, seconds: float) -> StatusCode | None:
         """Return the code of a stop or an expired policy at a Unix time in seconds; `None` if drawing is allowed."""
         code = self.trusted.silent(int(seconds), self.trusted.version)
         return None if code is None else StatusCode(code)
 
-    def ahead(self, seconds: float) -> bool:
+    def is_gateway_ahead(self, seconds: float) -> bool:
         """True if a signed time was refused as too far ahead, or the newest is a day ahead of Unix time `seconds`."""
         return self._is_far_ahead or (self.trusted.time > seconds + DAY_SECONDS and self._is_synchronised())
 

@@ -242,7 +242,7 @@ class Outbox:
                     self._db.execute("DELETE FROM binding")
                     self._db.executemany("INSERT INTO binding VALUES (?, ?)", sorted(machine_digests))
 
-    def know_watermarks_by(self, watermark_key: bytes) -> None:
+    def set_watermark_key(self, watermark_key: bytes) -> None:
         """Set the key of the watermarks that `counter` counts; a new key resets it to 0. Raises OutboxError."""
         with self._naming_file(), transaction(self._db):
             salt, stored_digest = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()

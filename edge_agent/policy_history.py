@@ -98,7 +98,7 @@ class DrawnTicks:
         return not rows or (rows[0].begin == 0 and len(self._editions) == 1)
 
     @property
-    def shape(self) -> tuple[tuple[int, int], ...]:
+    def row_starts(self) -> tuple[tuple[int, int], ...]:
         """First tick and edition of each row: these, and the length of the last row, decide the dates of promises."""
         return tuple((row.first, row.version) for row in self._timeline.intervals)
 

@@ -28,7 +28,7 @@ class Sender:
 
     def __init__(self, outbox: Outbox, link: Link, plan: AgentPlan, watermark_key: bytes | None = None) -> None:
         if watermark_key is not None:
-            outbox.know_watermarks_by(watermark_key)
+            outbox.set_watermark_key(watermark_key)
         self._outbox = outbox
         self._link = link
         self._plan = plan
@@ -49,7 +49,7 @@ class Sender:
         while len(self._in_flight) < IN_FLIGHT and self._send_next():
             pass
 
-    def connected(self) -> None:
+    def note_connection(self) -> None:
         """Note a new connection, and send publications of earlier clients again; the link's client re-sends its own.
 
         Frames that the broker may have lost follow after `RESEND_SECONDS`.
@@ -81,7 +81,7 @@ class Sender:
         self._sent_at[frame_id] = time.monotonic()
         return True
 
-    def answered(self, client: int, mid: int, accepted: bool) -> None:
+    def take_answer(self, client: int, mid: int, accepted: bool) -> None:
         """Note that the broker has answered a publication, by the number of the link's client and the message id."""
         frame_id = self._in_flight.pop((client, mid), None)
         if frame_id is not None and accepted and self._plan.forget == "puback":
@@ -89,7 +89,7 @@ class Sender:
             self._sent_at.pop(frame_id, None)
             self._note_progress()
 
-    def committed(self, watermark: Committed) -> bool:
+    def take_watermark(self, watermark: Committed) -> bool:
         """Forget the frames that a watermark says are durable, of those that have been sent since the start.
 
         With a key, False if the watermark is not the gateway's, or not newer than every one before. After sqlite3.Error

@@ -85,23 +85,23 @@ class Helpers:
         self._seed = b""
         self._stored_keys: dict[str, StoredKey | None] = {}
         self._helper_keys: dict[str, bytes] = {}
-        self._heard: dict[str, _OpeningKey] = {}
-        self._waiting: dict[str, _OpeningKey] = {}
+        self._arrived_keys: dict[str, _OpeningKey] = {}
+        self._unchecked: dict[str, _OpeningKey] = {}
         self._opening_keys: dict[str, _OpeningKey] = {}
         self._busy: set[str] = set()
-        self._warned: set[str] = set()
+        self._logged_troubles: set[str] = set()
 
     def follow(self, plans: Sequence[StreamPlan]) -> None:
         """Follow the groups of these plans: check the keys that have arrived for them, and drop other keys.
 
-        Nothing is read, so that nothing fails after plans were stored: `sums` has read which keys are the newest.
+        Nothing is read, so that nothing fails after plans were stored: `begin_sums` has read which keys are the newest.
         """
         self._helper_keys = {group_sum.name: group_sum.helper for plan in plans for group_sum in plan.sums}
         self._opening_keys = {group: key for group, key in self._opening_keys.items() if group in self._helper_keys}
-        self._waiting |= {group: key for group, key in self._heard.items() if group in self._helper_keys}
+        self._unchecked |= {group: key for group, key in self._arrived_keys.items() if group in self._helper_keys}
         self._check_keys()
 
-    def sums(self, plan: StreamPlan, entropy: Entropy, shift: int) -> StreamSums:
+    def begin_sums(self, plan: StreamPlan, entropy: Entropy, shift: int) -> StreamSums:
         """Begin the sums of a stream; call it before `follow`, for each stream.
 
         FuguError if a window has changed, or the device has no key. sqlite3.Error if the outbox fails.
@@ -111,7 +111,7 @@ class Helpers:
         last_numbers = [self._outbox.register_window(plan.stream, window_sum) for window_sum in plan.sums]
         return StreamSums(plan, last_numbers, entropy, self, shift)
 
-    def arrived(self, group: str, payload: bytes) -> bool:
+    def take_key(self, group: str, payload: bytes) -> bool:
         """Take an opening key that has arrived for a group; False if malformed, for another group, or of many signers.
 
         The newest to arrive is checked next.
@@ -125,7 +125,7 @@ class Helpers:
         if not is_for_group or len(envelope.signatures) != 1:
             return False
         opening_key = _OpeningKey(message, envelope.message, envelope.signatures[0].signature)
-        self._heard[group] = self._waiting[group] = opening_key
+        self._arrived_keys[group] = self._unchecked[group] = opening_key
         self._check_keys()
         return True
 
@@ -161,12 +161,12 @@ class Helpers:
 
     def _check_keys(self) -> None:
         """Begin to check waiting keys, one at a time for each group."""
-        for group in [group for group in self._waiting if group in self._helper_keys and group not in self._busy]:
-            key = self._waiting.pop(group)
+        for group in [group for group in self._unchecked if group in self._helper_keys and group not in self._busy]:
+            key = self._unchecked.pop(group)
             if self._is_newer(group, key):
-                self._ask(group, key, b"", 0, partial(self._accept, group, key))
+                self._ask(group, key, b"", 0, partial(self._use_key, group, key))
 
-    def _accept(self, group: str, key: _OpeningKey, _answer: Answer) -> None:
+    def _use_key(self, group: str, key: _OpeningKey, _answer: Answer) -> None:
         if self._is_newer(group, key):
             self._opening_keys[group] = key
 
@@ -186,8 +186,8 @@ class Helpers:
         self._busy.discard(group)
         if "refused" not in answer:
             on_answer(answer)
-        elif (trouble := f"group {group}: {answer['detail']}; nothing is reported") not in self._warned:
-            self._warned.add(trouble)
+        elif (trouble := f"group {group}: {answer['detail']}; nothing is reported") not in self._logged_troubles:
+            self._logged_troubles.add(trouble)
             _log.warning("%s", trouble)
         self._check_keys()
 
@@ -243,7 +243,7 @@ class StreamSums:
         self._next_wall = 0
         self._bits = random_bits(lambda buffer: entropy(memoryview(buffer)))
         self._sums = [_Sum(sum_plan, number) for sum_plan, number in zip(plan.sums, last_numbers, strict=True)]
-        self._ended: list[tuple[_Sum, _WindowCounts]] = []
+        self._ended_windows: list[tuple[_Sum, _WindowCounts]] = []
 
     def observe(self, tick: int, state: int | None) -> None:
         """Count a tick, later than every tick before, and its state, None if it has none."""
@@ -260,7 +260,7 @@ class StreamSums:
         Also ask for the masks of the windows that begin next.
         """
         self._move_to(tick - self._shift)
-        ended_windows, self._ended = self._ended, []
+        ended_windows, self._ended_windows = self._ended_windows, []
         for sum_ in self._sums:
             self._helpers.note_key_tick(sum_.plan.name, tick)
             window_number = max(sum_.plan.window_at(self._next_wall - 1) + 1, sum_.last_window + 1, 0)
@@ -284,7 +284,7 @@ class StreamSums:
         for sum_ in self._sums:
             for _ in range(2):  # the window under way may end, and so may the next
                 if sum_.open is not None and sum_.open.number < sum_.plan.window_at(wall_tick):
-                    self._ended.append((sum_, sum_.open))
+                    self._ended_windows.append((sum_, sum_.open))
                     sum_.open = None
                 if sum_.open is None and sum_.next is not None and sum_.next.number <= sum_.plan.window_at(wall_tick):
                     sum_.open, sum_.next = sum_.next, None

@@ -56,7 +56,7 @@ class Stream(Pace):
     Attributes:
         refusal: why the newest table was refused, "" if it was not; for the log.
         watch: checks the states against the policy's class, for the owner only; None if nothing can be checked.
-        ticks, silent: how many ticks were drawn since the start, and how many of them had no reading.
+        ticks, silent_ticks: how many ticks were drawn since the start, and how many of them had no reading.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Stream(Pace):
         self.refusal = ""
         self.ticks = 0
         self.watch = None if plan.watch is None else Watch(read_discretiser(plan.discretiser).states, plan.watch)
-        self.silent = 0
+        self.silent_ticks = 0
         self._warnings: set[str] = set()
         no_mechanism = Mechanism(lambda _tick, _state, _shift: None, None)
         self.mechanism = no_mechanism if plan.noise is None else plan.noise.begin(entropy)
@@ -93,7 +93,7 @@ class Stream(Pace):
         self.ticks += 1
         if self.watch is not None:
             self.watch.observe(tick, state)
-        self.silent += reading is None
+        self.silent_ticks += reading is None
         if self.sensor.trouble:
             self._warn_once(f"sensor: {self.sensor.trouble}")
         if self.discretiser.unusable:
@@ -262,7 +262,7 @@ class Ticker:
         The time of a judgement depends on true states. So earlier publications leave first, and later work begins at a
         moment that was set beforehand. A watch that needs longer is ended.
         """
-        watch = next((stream.watch for stream in self.streams if stream.watch and stream.watch.waits), None)
+        watch = next((stream.watch for stream in self.streams if stream.watch and stream.watch.has_work), None)
         if watch is None:
             return False
         piece_us = min(_JUDGING_US, *(stream.plan.period_us // _JUDGING_SHARE for stream in self.streams))
@@ -326,7 +326,7 @@ class Ticker:
         return counters
 
     def _sums(self, plan: StreamPlan, shift: int) -> StreamSums | None:
-        return self._helpers.sums(plan, self._entropy, shift) if self._helpers is not None and plan.sums else None
+        return self._helpers.begin_sums(plan, self._entropy, shift) if self._helpers is not None and plan.sums else None
 
     # The clock
 

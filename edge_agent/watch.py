@@ -58,8 +58,8 @@ Counts = Sequence[Sequence[int]]
 class Watch:
     """A sequential test of one stream's states, with `steps` steps so far; it never raises.
 
-    `evidence` is the logarithm of the average product, and `alarm` the first tick at which the average
-    reached 1/ALARM, or None. `own` has by hour the largest epsilon for the counts of a stretch that ended in this hour.
+    `evidence` is the logarithm of the average product, and `alarm` the first tick at which the average reached 1/ALARM,
+    or None. `epsilon_by_hour` has the largest epsilon for the counts of a stretch that ended in the hour.
     `left_out` counts judgements that there was no time for. `ended` says why the watch has ended, "" if it goes on.
     """
 
@@ -75,12 +75,12 @@ class Watch:
         self.steps = 0
         self.evidence = 0.0
         self.alarm: int | None = None
-        self.own: dict[int, float] = {}
+        self.epsilon_by_hour: dict[int, float] = {}
         self.left_out = 0
         self.ended = ""
 
     @property
-    def waits(self) -> bool:
+    def has_work(self) -> bool:
         """True if a piece waits to be judged."""
         return bool(self._waiting)
 
@@ -127,7 +127,7 @@ class Watch:
                 for row in counts:
                     row[:] = [0] * len(row)
         if len(self._waiting) < _MOST_WAITING:
-            self._waiting.extend((*judgements, partial(self._conclude, tick)))
+            self._waiting.extend((*judgements, partial(self._update_evidence, tick)))
         else:
             self.left_out += 1
 
@@ -139,24 +139,24 @@ class Watch:
         if is_complete:
             self._capital[index] = products
 
-    def _conclude(self, tick: int) -> None:
+    def _update_evidence(self, tick: int) -> None:
         products = [product for length_products in self._products for product in length_products]
         self.evidence = _log_sum(products) - math.log(len(products))
         if self.alarm is None and self.evidence >= -math.log(ALARM):
             self.alarm = tick
 
     def _remember_epsilon(self, hour: int, counts: Counts) -> None:
-        self.own[hour] = max(_epsilon(counts, self._chains), self.own.get(hour, 0.0))
-        for old_hour in [past_hour for past_hour in self.own if past_hour <= hour - _HOURS]:
-            del self.own[old_hour]
+        self.epsilon_by_hour[hour] = max(_epsilon(counts, self._chains), self.epsilon_by_hour.get(hour, 0.0))
+        for old_hour in [past_hour for past_hour in self.epsilon_by_hour if past_hour <= hour - _HOURS]:
+            del self.epsilon_by_hour[old_hour]
 
     @property
     def own_epsilon(self) -> float | None:
         """Epsilon for the owner's own states of the last day, rounded up to two digits; `None` for too few states."""
-        if not self.own:
+        if not self.epsilon_by_hour:
             return None
         with localcontext(CONTEXT):
-            epsilon = Decimal(max(self.own.values()))
+            epsilon = Decimal(max(self.epsilon_by_hour.values()))
             return float(epsilon.quantize(Decimal((0, (1,), epsilon.adjusted() - 1)), rounding=ROUND_CEILING))
 
     def sentence(self) -> str:
@@ -205,17 +205,17 @@ def log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
         leave_bounds = [[(n[1 - x] / sum(n) if sum(n) else 0.0), *chains["qr"[x]]] for x, n in enumerate(counts)]
         chances = [min(max(probability, low), high) for probability, low, high in leave_bounds]
         chain = [[1 - chances[0], chances[0]], [chances[1], 1 - chances[1]]]
-        return sum(map(_log_mixed, counts)) - _log_likelihood(counts, chain)
+        return sum(map(_log_mixture, counts)) - _log_likelihood(counts, chain)
     # Given that a step from x or y ends in x or y, the odds ratio of its probabilities is bounded as well. The average
     # of e-values is an e-value.
     pairs = [
         ((counts[x][x], counts[x][y]), (counts[y][x], counts[y][y])) for x, y in combinations(range(len(counts)), 2)
     ]
-    log_values = [sum(map(_log_mixed, pair)) - _log_bounded(*pair, math.log(chains["odds_ratio"])) for pair in pairs]
+    log_values = [sum(map(_log_mixture, pair)) - _log_bounded(*pair, math.log(chains["odds_ratio"])) for pair in pairs]
     return _log_sum(log_values) - math.log(len(log_values))
 
 
-def _log_mixed(row: Sequence[int]) -> float:
+def _log_mixture(row: Sequence[int]) -> float:
     half = len(row) / 2
     return math.lgamma(half) - math.lgamma(sum(row) + half) + sum(math.lgamma(n + 0.5) - math.lgamma(0.5) for n in row)
 
@@ -236,7 +236,7 @@ def _log_bounded(row: tuple[int, int], other_row: tuple[int, int], bound: float)
     low_odds, high_odds = -800.0 - bound, 800.0 + bound
     for _ in range(_ROUNDS):  # the slope along the bound falls; the number of rounds is the same for all counts
         middle_odds = (low_odds + high_odds) / 2
-        if a - (a + b) * _chance(middle_odds + odds_gap) + c - (c + d) * _chance(middle_odds) > 0.0:
+        if a - (a + b) * _logistic(middle_odds + odds_gap) + c - (c + d) * _logistic(middle_odds) > 0.0:
             low_odds = middle_odds
         else:
             high_odds = middle_odds
@@ -250,7 +250,7 @@ def _log_bounded(row: tuple[int, int], other_row: tuple[int, int], bound: float)
     return free_likelihood if a * d <= ratio * b * c and b * c <= ratio * a * d else bounded_likelihood
 
 
-def _chance(odds: float) -> float:
+def _logistic(odds: float) -> float:
     return math.exp(-_softplus(-odds))
 
 

@@ -24,25 +24,25 @@ class GpioSensor(Sensor):
     """
 
     def __init__(self, pin: int, *, pull_up: bool | None, active_state: bool | None, since: bool) -> None:
-        self._pulses = self._seen = 0  # each is written by one thread
+        self._pulse_count = self._seen_count = 0  # each is written by one thread
         gpiozero = import_library("gpiozero", "gpio")
         try:
             self._pin: Any = gpiozero.DigitalInputDevice(pin, pull_up=pull_up, active_state=active_state)
             if since:
-                self._pin.when_activated = self._activated
+                self._pin.when_activated = self._count_pulse
         except Exception as error:  # the errors of the libraries and of the system have no common ancestor
             raise ConfigError(f"cannot open GPIO pin {pin}: {cause(error)}") from None
 
-    def _activated(self) -> None:
+    def _count_pulse(self) -> None:
         """Count that the pin has become active; called in the library's thread."""
-        self._pulses += 1
+        self._pulse_count += 1
 
     def poll(self, tick: int) -> SensorUpdate:
         """Return the pin's level; an update without a reading if the pin cannot be read."""
         try:
-            pulse_count = self._pulses
-            is_active = bool(self._pin.value) or pulse_count != self._seen
-            self._seen = pulse_count
+            pulse_count = self._pulse_count
+            is_active = bool(self._pin.value) or pulse_count != self._seen_count
+            self._seen_count = pulse_count
         except Exception:
             self._trouble = "its pin cannot be read"
             return SensorUpdate(None, False)

@@ -85,7 +85,7 @@ class HeartRateSensor(LiveSensor):
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await client.connect()
-                await client.start_notify(MEASUREMENT, self._notified)
+                await client.start_notify(MEASUREMENT, self._on_notification)
             self._is_gone, self._trouble = False, ""
             await connection_lost.wait()
         finally:
@@ -93,7 +93,7 @@ class HeartRateSensor(LiveSensor):
             async with asyncio.timeout(LEAVE_SECONDS):
                 await client.disconnect()
 
-    def _notified(self, _characteristic: Any, measurement: bytearray) -> None:
+    def _on_notification(self, _characteristic: Any, measurement: bytearray) -> None:
         try:
             rate = heart_rate(bytes(measurement), needs_contact=self._needs_contact)
         except Exception:

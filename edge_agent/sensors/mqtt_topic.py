@@ -30,14 +30,14 @@ class MqttSensor(LiveSensor):
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
-        self._addresses = config["host"], config["port"], tuple(config["fleet_broker"])
+        self._dial_arguments = config["host"], config["port"], tuple(config["fleet_broker"])
         self._topic, self._path = config["topic"], config["path"]
         self._availability, self._availability_path = config["availability"], config["availability_path"]
         self._online_word = config["online"]
-        self._samples = config["silence"] == "samples"
-        self._resent = ResentCheck()
-        self._online = False
-        self._malformed = ""
+        self._takes_samples = config["silence"] == "samples"
+        self._resent_check = ResentCheck()
+        self._is_online = False
+        self._message_trouble = ""
         self._refusal = ""
         self._link = Link(
             Broker(
@@ -49,49 +49,49 @@ class MqttSensor(LiveSensor):
             ),
             client_id=f"fugu-{secrets.token_hex(8)}",
             subscriptions=tuple(topic for topic in (self._topic, self._availability) if topic is not None),
-            on_connected=self._connected,
-            on_message=self._received,
+            on_connected=self._on_connected,
+            on_message=self._on_message,
             dial=self._dial,
         )
         self._link.start()
 
     def _dial(self) -> socket.socket:
         try:
-            connection = dial(*self._addresses)
+            connection = dial(*self._dial_arguments)
         except LocalBrokerError as error:
             self._refusal = str(error)
             raise
         self._refusal = ""
         return connection
 
-    def _connected(self) -> None:
+    def _on_connected(self) -> None:
         """Forget the state: it may have changed while there was no connection."""
-        self._online = False
+        self._is_online = False
         self._add_update(works=False)
 
-    def _received(self, topic: str, payload: bytes, retained: bool) -> None:
+    def _on_message(self, topic: str, payload: bytes, retained: bool) -> None:
         """Take a message; called in the network thread. It raises nothing, as that thread logs types of exceptions."""
         try:
             if topic == self._availability:
-                self._online = self._availability_word(payload) == self._online_word
-            elif topic == self._topic and not (retained and self._samples):
+                self._is_online = self._availability_word(payload) == self._online_word
+            elif topic == self._topic and not (retained and self._takes_samples):
                 self._take_payload(payload)
         except Exception:
-            self._malformed = "a message on its topic cannot be read"
+            self._message_trouble = "a message on its topic cannot be read"
 
     def _take_payload(self, payload: bytes) -> None:
         try:
             value, last_seen = message(payload, self._path)
         except MalformedError:
-            self._malformed = "a message on its topic is malformed"
+            self._message_trouble = "a message on its topic is malformed"
             self._add_update(Reading(math.nan))
             return
         if value is None:
-            self._malformed = "a message on its topic has nothing at its path"
+            self._message_trouble = "a message on its topic has nothing at its path"
         else:
-            self._malformed = ""
-            is_new = self._resent.is_new(last_seen, time.time())
-            if is_new or not self._samples:
+            self._message_trouble = ""
+            is_new = self._resent_check.is_new(last_seen, time.time())
+            if is_new or not self._takes_samples:
                 self._add_update(Reading(value))
 
     def _availability_word(self, payload: bytes) -> str | None:
@@ -106,13 +106,13 @@ class MqttSensor(LiveSensor):
         update = super().poll(tick)
         if not self._link.connected:
             return update._replace(works=False)
-        return update._replace(works=True) if update.works is None and self._online else update
+        return update._replace(works=True) if update.works is None and self._is_online else update
 
     def _find_trouble(self) -> str:
         if not self._link.connected:
             failure = "its broker cannot be reached, or refuses the connection" if self._link.last_error else ""
             return self._refusal or failure
-        return "its broker refuses a subscription" if self._link.last_error else self._malformed
+        return "its broker refuses a subscription" if self._link.last_error else self._message_trouble
 
     def close(self) -> None:
         """End the connection."""

@@ -69,12 +69,12 @@ def test_a_full_disk_loses_windows_and_repeats_none(tmp_path: Path) -> None:
     (pages,) = agent._outbox._db.execute("PRAGMA page_count").fetchone()
     agent._outbox._db.execute(f"PRAGMA max_page_count = {pages + 1}")
     with running(agent) as thread:
-        wait_until(lambda: StatusCode.STORAGE_FULL in agent._codes())
+        wait_until(lambda: StatusCode.STORAGE_FULL in agent._trouble_codes())
         full = clock.now
         wait_until(lambda: clock.now > full + 300 * SECOND)
         assert thread.is_alive()
         agent._queue_event(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
-        wait_until(lambda: StatusCode.STORAGE_FULL not in agent._codes())
+        wait_until(lambda: StatusCode.STORAGE_FULL not in agent._trouble_codes())
         room = clock.now
         wait_until(lambda: clock.now > room + 50 * SECOND)
     stored = windows_left(plan)

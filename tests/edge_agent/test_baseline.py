@@ -54,7 +54,7 @@ def symbols(agent: Agent) -> list[int]:
 
 def traces(agent: Agent) -> list[object]:
     """All that is to leave the device, and all that is on its disk."""
-    status_text = repr(agent._status_now())
+    status_text = repr(agent._status_document())
     frames, status = map(SymbolFrame.encode, symbol_frames(agent._outbox)), agent._status(online=True).encode()
     traces: list[object] = [*frames, *window_frames(agent._outbox), status]
     agent._outbox.close()

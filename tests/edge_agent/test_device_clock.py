@@ -47,10 +47,10 @@ def test_a_clock_one_year_ahead_for_3_seconds_silences_no_device(device: Device)
     device.run(10)
     device.clocks.wall += YEAR
     device.run(3)
-    assert device.time.uncertain
+    assert device.time.is_uncertain
     device.clocks.wall -= YEAR
     device.run(10)
-    assert not device.time.uncertain
+    assert not device.time.is_uncertain
     assert device.numbers == list(range(device.numbers[0], device.numbers[0] + 23)), "nothing has happened"
     assert {shift for _, shift, _ in device.drawn} == {0}
 
@@ -128,9 +128,9 @@ def test_a_jump_counts_once_the_clock_has_stayed_there_for_a_while_and_not_on_it
     for _ in range(2):
         device.clocks.wall += HOUR
         device.run(400, step=1.0)
-        assert device.time.uncertain
+        assert device.time.is_uncertain
     device.run(210, step=1.0)
-    assert not device.time.uncertain
+    assert not device.time.is_uncertain
 
 
 @pytest.mark.long
@@ -172,7 +172,7 @@ def test_a_board_that_boots_in_1970_draws_nothing_until_it_knows_the_time(
         device = Device(tmp_path, clocks)
         device.run(60)
     assert device.drawn == []
-    assert device.time.uncertain
+    assert device.time.is_uncertain
     assert device.time.now_us() == clocks.wall
     (line,) = [record.getMessage() for record in caplog.records]
     assert "not synchronised" in line
@@ -203,10 +203,10 @@ def test_the_gateway_s_signed_time_confirms_a_jump_and_no_other_does(device: Dev
     device.run(10)
     device.time.follow((device.clocks.wall - jump) // SECOND)
     device.run(10)
-    assert device.time.uncertain, "the time before the jump is not the one after it"
+    assert device.time.is_uncertain, "the time before the jump is not the one after it"
     device.time.follow(device.clocks.wall // SECOND)
     device.run(10)
-    assert not device.time.uncertain
+    assert not device.time.is_uncertain
     assert len(device.drawn) >= 37
     tick, shift, _ = device.drawn[-1]
     assert tick - shift == device.clocks.wall // SECOND
@@ -549,13 +549,13 @@ def test_the_status_says_that_the_clock_is_not_known(tmp_path: Path) -> None:
     clocks = TwoClocks(NOW, synchronised=False)
     plan = agent_plan(tmp_path, Broker(port=9), clock=ClockSettings())
     agent = Agent(plan, [Live()], system_entropy(), clocks)
-    assert agent._codes() == (StatusCode.CLOCK,)
+    assert agent._trouble_codes() == (StatusCode.CLOCK,)
     clocks.known = True
     agent._ticker.catch_up()
-    assert agent._codes() == ()
+    assert agent._trouble_codes() == ()
     clocks.wall += HOUR
     agent._ticker.catch_up()
-    assert agent._codes() == (StatusCode.CLOCK,)
+    assert agent._trouble_codes() == (StatusCode.CLOCK,)
 
 
 def test_the_operating_system_s_clocks() -> None:
@@ -575,7 +575,7 @@ def test_small_steps_are_followed_little_by_little_and_kept() -> None:
         clocks.pass_us(SECOND)
         time.follow()
     assert clocks.wall - time.now_us() == pytest.approx(SMALL_US // 2, abs=1000), "500 millionths"
-    assert not time.uncertain
+    assert not time.is_uncertain
     ahead = clocks.wall - time.now_us()
     for _ in range(1000):
         clocks.pass_us(SECOND // 1000)

@@ -55,7 +55,7 @@ class Bench:
     def judge(self, topic: str, payload: bytes, *answers: dict[str, Any]) -> PolicyStatus:
         """Let something arrive, and say what its judge, and those after it, answer."""
         self.answers = list(answers)
-        self.fleet.arrived(topic, payload)
+        self.fleet.take_document(topic, payload)
         return self.status
 
     def ask(self, topic: str, payload: bytes) -> None:
@@ -176,7 +176,7 @@ def test_a_clock_that_is_set_back_renews_no_policy(tmp_path: Path) -> None:
     end = int(time.time()) + 3600
     for signed, silent in ((end - 1, False), (end, True)):
         fleet = Bench(tmp_path, trusted=state(valid_until=end, silent_then=True, time=signed)).fleet
-        assert fleet.silent(time.time()) is (StatusCode.POLICY_EXPIRED if silent else None)
+        assert fleet.silence_code(time.time()) is (StatusCode.POLICY_EXPIRED if silent else None)
 
 
 def test_a_signed_time_is_written_to_the_disk_once_an_hour_and_never_goes_back(bench: Bench, tmp_path: Path) -> None:
@@ -208,10 +208,10 @@ def test_documents_are_judged_at_the_newest_time_that_is_known(
     monkeypatch.setattr(
         fleet._judge, "ask", lambda asked, payload, _take: judged.append((asked[1], asked[2], asked[4], payload))
     )
-    fleet.arrived(POLICY, b"three")
+    fleet.take_document(POLICY, b"three")
     assert judged == [("policy", str(asked), "sure", b"three")]
     fleet._is_judging = False
-    fleet.arrived(TIME, b"time")
+    fleet.take_document(TIME, b"time")
     assert judged[1:] == [("time", str(9_000 + ahead), "sure", b"time")], "a time by the clock itself"
 
 
@@ -260,10 +260,10 @@ def test_many_tables_keep_no_policy_out(tmp_path: Path) -> None:
     fleet = Bench(tmp_path, streams=streams).fleet
     fleet._is_judging = True
     for stream in streams:
-        fleet.arrived(topic_of("table", "home", "watch", stream), b"table")
+        fleet.take_document(topic_of("table", "home", "watch", stream), b"table")
     for topic in (POLICY, ROOT, TIME):
-        fleet.arrived(topic, b"document")
-    fleet.arrived(topic_of("table", "home", "watch", "s0"), b"newer")
+        fleet.take_document(topic, b"document")
+    fleet.take_document(topic_of("table", "home", "watch", "s0"), b"newer")
     assert {POLICY, ROOT, TIME} < set(fleet._waiting)
     assert fleet._waiting[topic_of("table", "home", "watch", "s0")] == b"newer"
     assert len(fleet._waiting) == MOST_WAITING + 3
@@ -275,17 +275,17 @@ def stop(version: int, running: int) -> dict[str, Any]:
 
 def test_a_device_that_is_stopped_draws_nothing_until_a_newer_policy(bench: Bench) -> None:
     bench.judge(POLICY, b"three", accepted(3))
-    assert bench.fleet.silent(time.time()) is None
+    assert bench.fleet.silence_code(time.time()) is None
     bench.judge(STOP, b"stop", stop(3, 3))
-    assert bench.fleet.silent(time.time()) is StatusCode.STOPPED
+    assert bench.fleet.silence_code(time.time()) is StatusCode.STOPPED
     bench.judge(POLICY, b"four", {**changing(stopped=3, version=4), "plans": []})
-    assert bench.fleet.silent(time.time()) is None
+    assert bench.fleet.silence_code(time.time()) is None
 
 
 def test_a_stop_outlives_a_restart(tmp_path: Path) -> None:
-    assert Bench(tmp_path, trusted=state(version=3, stopped=3)).fleet.silent(time.time()) is StatusCode.STOPPED
-    assert Bench(tmp_path, trusted=state(version=4, stopped=3)).fleet.silent(time.time()) is None
-    assert Bench(tmp_path).fleet.silent(time.time()) is None
+    assert Bench(tmp_path, trusted=state(version=3, stopped=3)).fleet.silence_code(time.time()) is StatusCode.STOPPED
+    assert Bench(tmp_path, trusted=state(version=4, stopped=3)).fleet.silence_code(time.time()) is None
+    assert Bench(tmp_path).fleet.silence_code(time.time()) is None
 
 
 def test_a_stop_has_its_turn_although_the_broker_sends_the_root_again_and_again(bench: Bench) -> None:
@@ -300,7 +300,7 @@ def test_a_stop_has_its_turn_although_the_broker_sends_the_root_again_and_again(
     bench.judge(ROOT, b"more roots", {**root, "changes": True})
     bench.judge(STOP, b"stop", stop(3, 0))
     assert bench.asked[2:] == [b"more roots", b"stop"], "it may be of a key that was not known yet"
-    assert bench.fleet.silent(time.time()) is StatusCode.STOPPED
+    assert bench.fleet.silence_code(time.time()) is StatusCode.STOPPED
     bench.judge(TIME, b"time", refusal("judge"))
     bench.judge(TIME, b"time", refusal("judge"))
     assert bench.asked[4:] == [b"time", b"time"], "what may pass is asked again"
@@ -316,11 +316,11 @@ def test_under_new_keys_what_was_refused_is_judged_again_and_counted_once(bench:
 
 def test_a_time_far_ahead_is_named_until_another_comes(bench: Bench) -> None:
     now = time.time()
-    assert not bench.fleet.ahead(now)
+    assert not bench.fleet.is_gateway_ahead(now)
     assert bench.judge(TIME, b"far", refusal("far_ahead")).reason == "far_ahead"
-    assert bench.fleet.ahead(now)
+    assert bench.fleet.is_gateway_ahead(now)
     bench.judge(TIME, b"near", changing(time=9))
-    assert not bench.fleet.ahead(now)
+    assert not bench.fleet.is_gateway_ahead(now)
 
 
 @pytest.mark.parametrize(("over", "sure", "ahead"), [(0, True, False), (1, True, True), (1, False, False)])
@@ -329,5 +329,5 @@ def test_a_time_far_ahead_that_was_taken_before_is_named_where_the_clock_is_know
 ) -> None:
     fleet = Bench(tmp_path, trusted=state(time=1_000_000 + 86_400 + over)).fleet
     fleet._is_synchronised = lambda: sure
-    assert fleet.ahead(1_000_000) is ahead
+    assert fleet.is_gateway_ahead(1_000_000) is ahead
     assert DAY_SECONDS == FAR_AHEAD_SECONDS

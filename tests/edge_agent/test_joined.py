@@ -86,7 +86,7 @@ class Device:
 
     def begin(self, shift: int = 0) -> None:
         """Begin with the sums anew, as after a change of policy or of the clock."""
-        self.sums: StreamSums = self.helpers.sums(self.plan, system_entropy(), shift)
+        self.sums: StreamSums = self.helpers.begin_sums(self.plan, system_entropy(), shift)
 
     def restart(self, shift: int = 0) -> None:
         self.outbox.close()
@@ -95,7 +95,7 @@ class Device:
 
     def hear(self, key: bytes) -> None:
         """Take an opening key, and wait until it is checked."""
-        if self.helpers.arrived("street", key):
+        if self.helpers.take_key("street", key):
             self.events.get(timeout=PATIENCE)()
 
     def ready(self, tick: int) -> None:
@@ -279,7 +279,7 @@ def test_a_helper_whose_clock_was_set_back_at_a_restart_opens_nothing(device: De
     restarted = Group(device.helper.documents, HELPER, lambda name, _public: name)
     restarted.maintain(500.0, 0.0)
     device.sums.advance(1)
-    device.helpers.arrived("street", restarted.opening_key)
+    device.helpers.take_key("street", restarted.opening_key)
     assert device.events.empty()
     device.ready(9)
     (report,) = device.run(10, [1] * 10)
@@ -359,7 +359,7 @@ def test_reports_of_other_readings_are_the_same_bytes_but_for_the_count(
             draws.append(len(buffer))
             buffer[:] = bits.randbytes(len(buffer))
 
-        device.sums = device.helpers.sums(device.plan, entropy, 0)
+        device.sums = device.helpers.begin_sums(device.plan, entropy, 0)
         reports = []
         for first in (10, 20):
             device.ready(first - 1)
@@ -381,12 +381,12 @@ def test_an_older_key_never_comes_back_not_after_a_restart_either(device: Device
     old = device.helper.opening_key
     device.helper.maintain(90_000.0, 90_000.0)
     device.hear(device.helper.opening_key)
-    device.helpers.arrived("street", old)
+    device.helpers.take_key("street", old)
     assert not device.helpers._busy, "it is not even checked, before the newest one's first tick either"
     device.sums.advance(1)
     device.outbox.close()
     device.start()
-    device.helpers.arrived("street", old)
+    device.helpers.take_key("street", old)
     assert device.events.empty()
     assert not device.helpers.has_key(device.plan.sums[0], 10)
     device.hear(device.helper.opening_key)
@@ -401,7 +401,7 @@ def test_nobody_else_makes_a_key_the_newest(device: Device) -> None:
     device.hear(sign("group", key.encode(), [HELPER]).encode())
     device.hear(sign("opening-key", replace(key, fleet="away").encode(), [HELPER]).encode())
     many_signers = sign("opening-key", key.encode(), [HELPER, Ed25519PrivateKey.generate()])
-    assert not device.helpers.arrived("street", many_signers.encode())
+    assert not device.helpers.take_key("street", many_signers.encode())
     device.ready(9)
     (report,) = device.run(9, [1] * 11)
     assert device.opened(report) == [10]

@@ -130,7 +130,7 @@ def test_files_of_the_working_folder_are_not_its_libraries(
     managed = Managed(("hr",), str(config), str(tmp_path / "trust"), Trust(KEYS.enrolment()).state, None, None)
     events: list[object] = []
     fleet = FleetPolicy("home", "watch", managed, events.append, lambda _plans, store: store(), lambda *_: False)
-    fleet.arrived(topic_of("policy_set", "home", "watch"), PAYLOAD)
+    fleet.take_document(topic_of("policy_set", "home", "watch"), PAYLOAD)
     wait_until(lambda: events)
     events[0]()
     assert fleet.trusted.version == 5

@@ -86,7 +86,7 @@ def test_the_local_status_tells_of_the_sensor_in_counts_and_fixed_words(
         agent._ticker.catch_up()
     answering = threading.Thread(
         target=lambda: wait_until(
-            lambda: agent._local_status._answering.answer(lambda: json.dumps(agent._status_now()), 1.0)
+            lambda: agent._local_status._answering.answer(lambda: json.dumps(agent._status_document()), 1.0)
         )
     )
     answering.start()
@@ -94,7 +94,7 @@ def test_the_local_status_tells_of_the_sensor_in_counts_and_fixed_words(
     await_end(answering)
     files = {file.name for file in (tmp_path / "watch").iterdir() if file.name.startswith("outbox")}
     assert files == {"outbox.sqlite", "outbox.sqlite-wal", "outbox.sqlite.socket"}, "nothing of it is in a file"
-    assert set(agent._status_now()["streams"][0]) == {
+    assert set(agent._status_document()["streams"][0]) == {
         *("stream", "policy_version", "drawn", "next_tick", "ticks", "silent", "unusable", "sensor", "watch"),
         "own_epsilon",
     }
@@ -115,7 +115,7 @@ def test_the_local_status_says_that_no_reading_so_far_is_of_use(tmp_path: Path) 
     for _ in range(9):
         clock.now += SECOND
         agent._ticker.catch_up()
-    status = agent._status_now()
+    status = agent._status_document()
     agent._outbox.close()
     shown = status_words(status, {})
     assert "sensor: what came is no number, category or place of its policy" in shown

@@ -43,16 +43,16 @@ def test_ticks_of_a_pause_are_absent_and_what_was_drawn_before_it_leaves(tmp_pat
     clock = JumpingClock(1000 * SECOND)
     agent, pause = device(tmp_path, clock, ReplaySensor([0.0, 1.0], loop=True)), Pause(tmp_path / "outbox.sqlite")
     go_on(agent, clock, 13)
-    assert agent._codes() == ()
+    assert agent._trouble_codes() == ()
     pause.begin(None)
     assert agent._outbox.frames.depth() == 1
     go_on(agent, clock, 5)
-    assert agent._codes() == (StatusCode.PAUSED,)
+    assert agent._trouble_codes() == (StatusCode.PAUSED,)
     assert agent._outbox.frames.depth() == 2, "the frame that was under way has been sealed"
     go_on(agent, clock, 2000)
     pause.end()
     go_on(agent, clock, 7)
-    assert agent._codes() == ()
+    assert agent._trouble_codes() == ()
     assert end(agent) == [*range(1001, 1014), *range(3019, 3026)]
 
 
@@ -83,13 +83,13 @@ def test_no_function_is_called_in_a_pause_and_no_reading_of_before_is_used_after
     go_on(agent, clock, 100)
     assert len(calls) == 2
     stream = agent._ticker.streams[0]
-    assert (stream.ticks, stream.silent) == (1, 0)
+    assert (stream.ticks, stream.silent_ticks) == (1, 0)
     pause.end()
     agent._follow_pause()
     agent._ticker.catch_up()
     wait_until(lambda: len(calls) == 3)
     go_on(agent, clock, 1)
-    assert (stream.ticks, stream.silent) == (2, 0), "the reading is of the call after the pause"
+    assert (stream.ticks, stream.silent_ticks) == (2, 0), "the reading is of the call after the pause"
 
 
 def test_a_line_of_a_pause_is_not_the_reading_of_the_tick_after_it(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_line_of_a_pause_is_not_the_reading_of_the_tick_after_it(tmp_path: Pat
     pause.end()
     go_on(agent, clock, 2)
     stream = agent._ticker.streams[0]
-    assert (stream.ticks, stream.silent) == (2, 2)
+    assert (stream.ticks, stream.silent_ticks) == (2, 2)
 
 
 def test_a_reading_of_a_pause_between_two_ticks_is_not_that_of_the_second(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_reading_of_a_pause_between_two_ticks_is_not_that_of_the_second(tmp_pa
     pause.end()
     go_on(agent, clock, 60)
     stream = agent._ticker.streams[0]
-    assert (stream.ticks, stream.silent) == (2, 2)
+    assert (stream.ticks, stream.silent_ticks) == (2, 2)
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "nan", "1e999", "\0", "12 13"])

@@ -315,9 +315,9 @@ def check_life(seed: int, folder: Path, counts: Counter[str]) -> None:
                 device.clock.ahead += draw.randint(700, 3000) * SECOND
                 device.live(620)  # until it is believed
             case "pause":
-                device.agent._paused = True
+                device.agent._is_paused = True
                 device.live(draw.randint(1, 30))
-                device.agent._paused = False
+                device.agent._is_paused = False
             case "refused":
                 with pytest.raises(OutboxError):
                     device.agent._ticker.switch(

@@ -189,10 +189,10 @@ def test_a_device_says_that_its_outbox_is_full_and_how_much_it_has_lost(tmp_path
     for _ in range(2_500):
         clock.now += SECOND
         agent._ticker.catch_up()
-    assert agent._codes() == (StatusCode.STORAGE_FULL,)
+    assert agent._trouble_codes() == (StatusCode.STORAGE_FULL,)
     stream = agent._ticker.streams[0]
     assert agent._ticker.not_drawn + len(ticks(symbol_frames(agent._outbox))) == stream.ticks == 2_500
-    assert f"{agent._ticker.not_drawn} ticks were not drawn for" in status_words(agent._status_now(), {})
+    assert f"{agent._ticker.not_drawn} ticks were not drawn for" in status_words(agent._status_document(), {})
 
 
 def test_a_transaction_that_fails_changes_nothing_of_what_is_counted(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def walk(chains: list[Chain], length: int, seed: int, stretch: int = 128) -> lis
 def take_in(watch: Watch, tick: int, state: int | None) -> None:
     """As where every tick leaves time to judge."""
     watch.observe(tick, state)
-    while watch.waits:
+    while watch.has_work:
         watch.judge()
 
 
@@ -224,7 +224,7 @@ def test_judging_late_finds_the_same_and_what_there_is_no_time_for_is_left_out()
     prompt, late, never = watched(path, BOX), Watch(2, BOX), Watch(2, BOX)
     for tick, state in enumerate(path[:1025]):
         late.observe(tick, state)
-    assert (late.evidence, late.waits) == (0.0, True)
+    assert (late.evidence, late.has_work) == (0.0, True)
     for tick, state in enumerate(path[1025:], 1025):
         take_in(late, tick, state)
     assert (late.evidence, late.alarm, late.left_out) == (prompt.evidence, prompt.alarm, 0)
@@ -270,7 +270,7 @@ def test_a_fault_of_the_watch_is_its_end_and_nobody_elses(monkeypatch: pytest.Mo
         take_in(judging, tick, tick % 2)
     for watch, error in ((judging, "ZeroDivisionError"), (counting, "IndexError")):
         assert f"the watch has ended: {error} inside the agent, please report it" in watch.sentence()
-        assert not watch.waits
+        assert not watch.has_work
 
 
 RATED = {"rate": 0.3, "hour": 600}
@@ -320,4 +320,4 @@ def test_the_owners_epsilon_is_of_the_last_day_and_in_bounded_memory() -> None:
     assert own_epsilons[600 * 12] >= own_epsilons[600 * 30] > 4 * own_epsilons[600 * 34] > 0.0, (
         "hour 10 is the last of the slow ones"
     )
-    assert len(watch.own) <= 24
+    assert len(watch.epsilon_by_hour) <= 24

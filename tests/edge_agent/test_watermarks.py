@@ -82,10 +82,10 @@ def watermark(through: int, counter: int = 1, *gaps: Gap, key: bytes = KEY, **na
 def test_a_forged_watermark_deletes_no_frame(tmp_path: Path, forged: Committed) -> None:
     with closing(outbox_of(tmp_path)) as outbox:
         sender = sender_of(outbox)
-        assert not sender.committed(forged)
+        assert not sender.take_watermark(forged)
         assert outbox.frames.depth() == FRAMES
         assert outbox.counter == 0
-        assert sender.committed(watermark(0)), "and the gateway is heard afterwards"
+        assert sender.take_watermark(watermark(0)), "and the gateway is heard afterwards"
 
 
 def test_a_replayed_watermark_deletes_no_frame_not_after_a_restart_either(tmp_path: Path) -> None:
@@ -93,17 +93,17 @@ def test_a_replayed_watermark_deletes_no_frame_not_after_a_restart_either(tmp_pa
     older, newer = watermark(4, 7), watermark(4, 8, Gap(1, 3))
     with closing(outbox_of(tmp_path)) as outbox:
         sender = sender_of(outbox)
-        assert sender.committed(newer)
+        assert sender.take_watermark(newer)
         assert outbox.frames.depth() == 2
         for _ in range(3):
-            assert not sender.committed(older)
-            assert not sender.committed(newer)
+            assert not sender.take_watermark(older)
+            assert not sender.take_watermark(newer)
     with closing(outbox_of(tmp_path)) as outbox:
         assert outbox.frames.depth() == 2
         sender = sender_of(outbox)
-        assert not sender.committed(older)
+        assert not sender.take_watermark(older)
         assert outbox.frames.depth() == 2
-        assert sender.committed(watermark(4, 9))
+        assert sender.take_watermark(watermark(4, 9))
         assert outbox.frames.depth() == 0
 
 
@@ -113,15 +113,15 @@ def test_a_watermark_above_what_was_sent_deletes_no_more_than_that(tmp_path: Pat
     with closing(outbox_of(tmp_path)) as outbox:
         link = Link(most=2)
         sender = sender_of(outbox, link, key, grace=0.0)
-        assert sender.committed(watermark(2**40, 1))
+        assert sender.take_watermark(watermark(2**40, 1))
         assert outbox.frames.depth() == FRAMES - 2
         link.most = 3
         sender.pump()
-        assert sender.committed(watermark(2**40, 2))
+        assert sender.take_watermark(watermark(2**40, 2))
         assert outbox.frames.depth() == FRAMES - 3
     with closing(outbox_of(tmp_path)) as outbox:
         sender = sender_of(outbox, Link(most=0), key, grace=0.0)
-        assert sender.committed(watermark(2**40, 3))
+        assert sender.take_watermark(watermark(2**40, 3))
         assert outbox.frames.depth() == FRAMES - 3
 
 
@@ -129,13 +129,13 @@ def test_a_device_that_is_enrolled_anew_counts_anew(tmp_path: Path) -> None:
     """So that a counter that ran ahead can be left behind, and what was said under the old key is worth nothing."""
     with closing(outbox_of(tmp_path)) as outbox:
         sender = sender_of(outbox)
-        assert sender.committed(watermark(0, 2**63))
-        assert not sender.committed(watermark(2, 5))
+        assert sender.take_watermark(watermark(0, 2**63))
+        assert not sender.take_watermark(watermark(2, 5))
     with closing(outbox_of(tmp_path)) as outbox:
         sender = sender_of(outbox, key=OTHER_KEY)
-        assert not sender.committed(watermark(FRAMES, 2**64 - 1))
-        assert sender.committed(watermark(2, 5, key=OTHER_KEY))
-        assert not sender.committed(watermark(3, 5, key=OTHER_KEY))
+        assert not sender.take_watermark(watermark(FRAMES, 2**64 - 1))
+        assert sender.take_watermark(watermark(2, 5, key=OTHER_KEY))
+        assert not sender.take_watermark(watermark(3, 5, key=OTHER_KEY))
         assert outbox.frames.depth() == FRAMES - 3
 
 
@@ -151,7 +151,7 @@ def test_a_broker_s_answer_deletes_a_frame_only_if_it_has_it_and_that_is_enough(
     with closing(outbox_of(tmp_path)) as outbox:
         sender = Sender(outbox, Link(), plan(forget="puback" if forget_early else "committed"))
         sender.pump()
-        sender.answered(1, 2, accepted)
+        sender.take_answer(1, 2, accepted)
         assert outbox.frames.depth() == depth
 
 
@@ -165,7 +165,7 @@ def test_frames_of_which_nobody_says_anything_are_sent_again_unchanged(
         sender = sender_of(outbox, link)
         first = list(link.sent)
         for number in range(FRAMES):
-            sender.answered(1, number + 1, True)
+            sender.take_answer(1, number + 1, True)
         sender.pump()
         assert link.sent == first, "not at once"
         now[0] += RESEND_SECONDS
@@ -188,7 +188,7 @@ def test_of_many_frames_that_a_gateway_has_lost_the_rest_follows_once_the_first_
             nonlocal message_id
             while message_id < len(link.sent):
                 message_id += 1
-                sender.answered(1, message_id, True)
+                sender.take_answer(1, message_id, True)
                 sender.pump()
 
         deliver()
@@ -199,7 +199,7 @@ def test_of_many_frames_that_a_gateway_has_lost_the_rest_follows_once_the_first_
             assert 0 < len(link.sent) - message_id <= IN_FLIGHT
             deliver()
             counter += 1
-            assert sender.committed(watermark(len(link.sent) - many - 1, counter))
+            assert sender.take_watermark(watermark(len(link.sent) - many - 1, counter))
             sender.pump()
         assert counter <= 6
         assert len(link.sent) == 2 * many, "each once more"
@@ -213,16 +213,16 @@ def test_what_was_under_way_when_the_link_began_anew_is_sent_again(tmp_path: Pat
         sender.pump()
         first = list(link.sent)
         assert len(first) == IN_FLIGHT
-        sender.connected()
+        sender.note_connection()
         sender.pump()
         assert link.sent == first, "the client of before sends them again by itself"
         link.client_count, link.sent = 2, []
-        sender.connected()
-        sender.answered(1, 1, True)  # waited behind the connection
+        sender.note_connection()
+        sender.take_answer(1, 1, True)  # waited behind the connection
         sender.pump()
         assert link.sent == first
         for number in range(IN_FLIGHT):
-            sender.answered(2, number + 1, True)
+            sender.take_answer(2, number + 1, True)
         sender.pump()
         assert len(link.sent) == IN_FLIGHT + 5
         assert outbox.frames.depth() == 5

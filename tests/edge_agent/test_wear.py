@@ -37,7 +37,7 @@ for tick in range({TICKS} * ({FRAMES} + 1)):
     agent._ticker.catch_up()
     agent._ticker.prepare()
     agent._communicate()
-    agent._local_status.answer(agent._status_now)
+    agent._local_status.answer(agent._status_document)
     if tick % {TICKS} == 7:
         newest = agent._outbox.frames.newest
         agent._outbox.frames.forget_committed("hr", tick, (), sent_through=newest, grace_seconds=0.0)
