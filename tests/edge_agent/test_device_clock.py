@@ -416,7 +416,7 @@ class Begun:
 
     def follow(self, _plans: object) -> None: ...
 
-    def sums(self, _plan: StreamPlan, _entropy: object, shift: int) -> Begun:
+    def begin_sums(self, _plan: StreamPlan, _entropy: object, shift: int) -> Begun:
         self.shifts.append(shift)
         return self
 
