@@ -47,7 +47,7 @@ def classifier_of(discretiser: bytes) -> Classifier:
         case core.BASELINE:
             rule = RunningMean(policy.patience, policy.edges, policy.multiples, policy.zero)
             return Classifier(
-                rule, _step_classifier(double_at_place(policy.lowest), double_at_place(policy.highest)), policy.missing
+                rule, _step_classifier(double_at(policy.lowest), double_at(policy.highest)), policy.missing
             )
     bands = Bands(policy.edges, policy.up, policy.down, policy.patience, bisect_right)
     word_states = (
@@ -72,7 +72,7 @@ def place_of_double(value: float, pack: Callable[[float], bytes] = _DOUBLE.pack,
     return bits if bits >= 0 else bits ^ _MAX_INT64
 
 
-def double_at_place(place: int) -> float:
+def double_at(place: int) -> float:
     """Return the double at a place."""
     value: float = _DOUBLE.unpack(_BITS.pack(place if place >= 0 else place ^ _MAX_INT64))[0]
     return value
@@ -81,7 +81,7 @@ def double_at_place(place: int) -> float:
 def least_double(condition: Callable[[float], bool]) -> int:
     """Return the place of the least double from which on a condition holds, or of infinity."""
     return least_integer(
-        lambda number: condition(double_at_place(number)), place_of_double(-math.inf), place_of_double(math.inf)
+        lambda number: condition(double_at(number)), place_of_double(-math.inf), place_of_double(math.inf)
     )
 
 

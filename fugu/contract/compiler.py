@@ -141,7 +141,7 @@ def _name_bytes(name: str) -> bytes:
     return _length_prefixed(name.encode())
 
 
-def _integer_bytes(value: int) -> bytes:
+def _int_bytes(value: int) -> bytes:
     size = (value.bit_length() + 7) // 8
     if size > 255:
         raise PolicyError("a number of the policy is too large for a device")
@@ -149,7 +149,7 @@ def _integer_bytes(value: int) -> bytes:
 
 
 def _fraction_bytes(value: Fraction) -> bytes:
-    return _integer_bytes(value.numerator) + _integer_bytes(value.denominator)
+    return _int_bytes(value.numerator) + _int_bytes(value.denominator)
 
 
 def compile_discretiser(discretiser: Discretiser, unit: Fraction | None = None) -> bytes:
@@ -197,10 +197,7 @@ def _baseline_bytes(discretiser: Baseline, unit: Fraction | None) -> bytes:
     if discretiser.compare == "multiple":
         zero = (2 * lowest * STEPS * UNIT + span) // (2 * span)
         return (
-            header
-            + b"\1"
-            + _integer_bytes(zero)
-            + b"".join(_fraction_bytes(Fraction(edge)) for edge in discretiser.edges)
+            header + b"\1" + _int_bytes(zero) + b"".join(_fraction_bytes(Fraction(edge)) for edge in discretiser.edges)
         )
     # A reading is above an edge if it is above the greatest whole number of units that is not.
     edges = [Fraction(edge) * STEPS * UNIT // span for edge in discretiser.edges]
@@ -221,12 +218,7 @@ def _step_bytes(lowest: Fraction, span: Fraction, unit: Fraction) -> bytes:
     slope, offset, divisor = 2 * STEPS * unit, span - 2 * STEPS * lowest, 2 * span
     scale = math.lcm(slope.denominator, offset.denominator, divisor.denominator)
     slope, offset, divisor = (coefficient * scale for coefficient in (slope, offset, divisor))
-    step_bytes = (
-        _integer_bytes(int(slope))
-        + bytes([offset < 0])
-        + _integer_bytes(abs(int(offset)))
-        + _integer_bytes(int(divisor))
-    )
+    step_bytes = _int_bytes(int(slope)) + bytes([offset < 0]) + _int_bytes(abs(int(offset))) + _int_bytes(int(divisor))
     return struct.pack(">qq", first_unit, last_unit) + step_bytes
 
 
@@ -309,4 +301,4 @@ def _class_bytes(policy: Policy) -> bytes:
 
 def _guarantee_bytes(guarantee: Guarantee) -> bytes:
     adversary = bytes([ADVERSARIES.index(guarantee.adversary)])
-    return adversary + _integer_bytes(claimed_ratio(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)
+    return adversary + _int_bytes(claimed_ratio(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)
