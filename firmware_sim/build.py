@@ -163,7 +163,7 @@ def _check_policies(policies: Sequence[AnyPolicy]) -> None:
 
 
 def enrolled(burnt: Burnt, enrolment: Enrolment, policies: Sequence[AnyPolicy]) -> Burnt:
-    """Return the burnt-in values with those of an enrolment: key, root document, groups, and its ceilings added.
+    """Add the key, root document, groups and ceilings of an enrolment to the burnt-in values.
 
     Raises:
         FuguError: the enrolment is of another device, or its owner's pins do not allow a policy.

@@ -80,7 +80,7 @@ class Outputs:
 
     @property
     def draw_counts(self) -> list[int]:
-        """Numbers of symbols and counts by state and window, or else of points by state."""
+        """Numbers of draws by state: of symbols, and of counts by window, or else of points."""
         if self.symbols or self.noise:
             return [*map(len, self.symbols.values()), *map(len, self.noise.values())]
         points = list(self.points.items())

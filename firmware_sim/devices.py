@@ -19,7 +19,7 @@ __all__ = ["simulate_recording", "write_config"]
 def write_config(
     folder: Path, options: dict[str, object], broker: Broker, sensors: Mapping[str, dict[str, object]]
 ) -> Path:
-    """Write the configuration file of an agent into a folder; `sensors` are by the policy file of their stream."""
+    """Write an agent's configuration file into a folder; `sensors` has the sensor for each policy file."""
     lines = [*toml_lines(options), "[broker]", *toml_lines(asdict(broker))]
     for policy_file, sensor in sensors.items():
         lines += ["[[streams]]", *toml_lines({"policy": policy_file}), "[streams.sensor]", *toml_lines(sensor)]

@@ -92,7 +92,7 @@ def _write_image(config: Path, folder: Path, prepare: Callable[[Policy], Policy]
 
 
 def _run_board(folder: Path, stop: Wake) -> None:
-    """Run the image until `stop` is set, and end it in order, so that it seals what it has in memory."""
+    """Run the image until `stop` is set, then end it in order: it seals its open frames first."""
     (folder / "stop").unlink(missing_ok=True)
     command = [*_COMMAND, "-X", f"heapsize={_HEAP_KB}k", str(BOARD / "play.py"), str(folder / "settings.json")]
     environment = {**os.environ, "MICROPYPATH": f"{folder.resolve() / 'image'}:.frozen"}

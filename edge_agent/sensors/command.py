@@ -37,7 +37,7 @@ class CommandSensor(CallSensor):
 
 
 def output_of(words: Sequence[str], timeout: float) -> str | None:
-    """Run a command to its end, and end the processes that it has started. Return its last line; `None` without lines.
+    """Run a command, end all its processes, and return its last line; `None` without lines.
 
     Raises FailedError if it cannot be run, takes too long, writes more than 64 KiB, or its exit code is not 0.
     """
