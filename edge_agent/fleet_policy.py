@@ -166,20 +166,28 @@ class FleetPolicy:
             else:
                 self._accept(topic, payload, answer)
         except FuguError as error:
-            detail = str(error)
-            if error.reason == Reason.CONFIG:  # of a sensor: it may name files, or the length of a recording
-                if topic not in self._retries:
-                    NOTICES.warning("a policy is refused: %s", detail)
-                detail = "a sensor of this device cannot be opened: its own log says why"
-            self._refuse(topic, payload, error.reason, detail)
+            self._refuse(topic, payload, error.reason, str(error), "a sensor of this device cannot be opened")
         except sqlite3.Error as error:
-            self._refuse(topic, payload, Reason.STORAGE, f"cannot store what was accepted: {error}")
+            self._refuse(topic, payload, Reason.STORAGE, str(error))
         self._judge_next()
 
-    def _refuse(self, topic: str, payload: bytes, reason: str, detail: str) -> None:
+    def _refuse(
+        self,
+        topic: str,
+        payload: bytes,
+        reason: str,
+        detail: str,
+        config_words: str = "this device cannot use its configuration",
+    ) -> None:
         self.refused[reason] += 1
         self._is_far_ahead = self._is_far_ahead or reason == Reason.FAR_AHEAD
         kind, digest = self._kinds[topic], _digest(payload)
+        if reason in (Reason.CONFIG, Reason.STORAGE):  # it may name files, or the length of a recording
+            public_words = config_words if reason == Reason.CONFIG else "cannot store what was accepted"
+            public_detail = f"{public_words}: its own log says why"
+            if self._newest_judgement[1:] != (reason, public_detail):
+                NOTICES.warning("a %s is refused: %s", kind, detail)
+            detail = public_detail
         is_repeated = self._answers.get(topic) == (digest, reason)
         self._refused_count += kind != "policy" or not is_repeated
         self._newest_judgement = digest, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]

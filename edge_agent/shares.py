@@ -53,10 +53,10 @@ def device_key(outbox: str | Path) -> bytes:
         seed = os.urandom(SEED_BYTES)
         write_secret(path, seed, for_service=True)
     except OSError as error:
-        raise FuguError(f"cannot read {path}: {error.strerror}", Reason.OUTBOX) from None
+        raise FuguError(f"cannot read {path}: {error.strerror}", Reason.STORAGE) from None
     if len(seed) != SEED_BYTES:
         raise FuguError(
-            f"{path} is no key of a device: remove it, and have the new digits admitted by the helper", Reason.OUTBOX
+            f"{path} is no key of a device: remove it, and have the new digits admitted by the helper", Reason.STORAGE
         )
     return seed
 

@@ -25,7 +25,7 @@ from edge_agent.sensors.source import Sensor
 from edge_agent.watch import Watch
 from edge_agent.window_file import RecordedCounter, Records, WindowFile
 from fugu.contract.compiled import read_discretiser
-from fugu.contract.errors import FuguError, StatusCode, cause
+from fugu.contract.errors import FuguError, Reason, StatusCode, cause
 from fugu.core.clocks import TickClock
 from fugu.core.noise import uniform_below
 from fugu.core.policy import LATE_US
@@ -415,7 +415,7 @@ class Ticker:
     def storage_failed(self, error: sqlite3.Error | OutboxFullError | OSError) -> None:
         """Note that the outbox, or the file of windows, took nothing. Raises OutboxError if the outbox is lost."""
         if isinstance(error, FileLostError):
-            raise OutboxError(f"the outbox is lost, and what was in it: {error}") from None
+            raise OutboxError(f"the outbox is lost, and what was in it: {error}", Reason.STORAGE) from None
         has_no_room = isinstance(error, OutboxFullError) or is_full(error) or getattr(error, "errno", 0) == ENOSPC
         trouble = StatusCode.STORAGE_FULL if has_no_room else StatusCode.STORAGE
         if trouble != self.storage_trouble:

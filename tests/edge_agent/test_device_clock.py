@@ -468,8 +468,9 @@ def test_an_agent_whose_outbox_is_lost_says_so_and_one_that_starts_draws_no_tick
     lost.rename(tmp_path / "before.sqlite")
     if what != "gone":
         lost.write_bytes((tmp_path / "before.sqlite").read_bytes())
-    with pytest.raises(OutboxError, match=f"outbox is lost.*{what}"):
+    with pytest.raises(OutboxError, match=f"outbox is lost.*{what}") as lost_error:
         device.run(15)
+    assert lost_error.value.reason == "storage", "so its path does not leave with a refused policy"
     device.crash()
     for file in tmp_path.glob("outbox.sqlite*"):
         file.unlink()

@@ -17,6 +17,7 @@ from edge_agent.fleet_policy import DAY_SECONDS, MOST_WAITING, FleetPolicy
 from edge_agent.judge import judge
 from edge_agent.plan import Managed, StreamPlan
 from edge_agent.sensors.source import ConfigError
+from edge_agent.shares import device_key
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import JUDGED_BYTES, PolicyStatus
 from fugu.contract.topics import topic_of
@@ -138,6 +139,26 @@ def test_what_a_sensor_says_that_cannot_be_opened_stays_on_the_device(
     assert [record.message for record in caplog.records if "4711" in record.message] == [
         "a policy is refused: /home/ann/night.csv has 4711 rows, fewer than its sensor's rows name"
     ]
+
+
+def test_no_path_of_the_device_leaves_it_with_a_refusal(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The paths of the file of trust, the configuration and the key were in a retained message."""
+    key = tmp_path / "ann" / "outbox.key"
+    key.mkdir(parents=True)
+    bench.fleet.managed = replace(bench.fleet.managed, trust=str(tmp_path / "ann" / "gone" / "trust"))
+    bad_config = {"refused": "config", "detail": f"cannot read {tmp_path}/ann/agent.toml: Permission denied"}
+    for topic in (POLICY, ROOT, STOP):
+        for answer, reason in ((accepted(1), "storage"), (bad_config, "config")):
+            status = bench.judge(topic, reason.encode(), answer)
+            assert status.reason == reason
+            assert "/ann/" not in status.detail
+            assert "its own log says why" in status.detail
+            assert "/ann/" in "".join(caplog.messages), "the log does"
+            caplog.clear()
+    monkeypatch.setattr(bench.fleet, "_switch", lambda *_: device_key(key.with_suffix("")))
+    assert "/ann/" not in bench.judge(POLICY, b"sums", accepted(2)).detail
 
 
 @pytest.mark.parametrize("reason", ["judge", "config", "not_yet_valid"])
