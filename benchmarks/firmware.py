@@ -19,7 +19,7 @@ from board_energy import energy
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from figures import command_line, seconds_of, show
 
-from firmware_sim.build import Burnt, build, enrolled
+from firmware_sim.build import Burnt, build, enrol
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.envelope import key_name, sign
@@ -102,7 +102,7 @@ def main() -> None:
 def _figures(folder: Path) -> dict[str, float | str]:
     slow, fast = _policy(frame_ticks=60, period_us=1_000_000), _policy(frame_ticks=1, period_us=10_000)
     image, keys = build([slow], folder / "stream", Burnt()), [Ed25519PrivateKey.generate() for _ in range(3)]
-    start = build([fast], folder / "start", enrolled(Burnt(), _enrolment(keys), [fast]))
+    start = build([fast], folder / "start", enrol(Burnt(), _enrolment(keys), [fast]))
     (start.folder / "later").write_bytes(_later(fast, keys[1]))
     stream = _STREAM.format(folder=str(image.folder), readings=READINGS)
     key = Ed25519PrivateKey.generate()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_BY_HAND = ("pause", "resume", "moved", "set-back", "key", "join")
+_COMMANDS = ("pause", "resume", "moved", "set-back", "key", "join")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +56,7 @@ def _parser() -> Parser:
 
 
 def _run(words: Sequence[str]) -> int:
-    if words and words[0] in _BY_HAND:
+    if words and words[0] in _COMMANDS:
         from edge_agent.commands import run_command
 
         print(run_command(words, input))
@@ -95,10 +95,10 @@ def _run(words: Sequence[str]) -> int:
 
 def _promises(config: Path, status: dict[str, Any]) -> dict[str, list[str]]:
     """Return by stream the promises of its policy, with dates. Streams whose policy has changed are left out."""
-    from edge_agent.dating import descriptions, sentences
+    from edge_agent.dating import describe_streams, promise_sentences
 
     drawn_ticks = {stream["stream"]: stream["drawn"] for stream in status["streams"]}
-    return {name: sentences(description) for name, description in descriptions(config, drawn_ticks).items()}
+    return {name: promise_sentences(promise) for name, promise in describe_streams(config, drawn_ticks).items()}
 
 
 def _run_check(config: str, plan: AgentPlan) -> int:

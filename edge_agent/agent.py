@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from edge_agent.describing import Describing
+from edge_agent.describing import Describer
 from edge_agent.device_clock import Anchor, DeviceClock, SystemClock
 from edge_agent.local_control import LocalStatus, Pause
 from edge_agent.outbox import Outbox, identifiers
@@ -108,7 +108,7 @@ class Agent:
         self._status_due = 0.0
         self._last_status: Status | None = None
         self._is_reconnected = True
-        self._describing = Describing(plan.config, plan.descriptions, self._outbox, self._queue_event)
+        self._describing = Describer(plan.config, plan.descriptions, self._outbox, self._queue_event)
         self._is_cut_off = self._was_greeted = False
         self._local_status = LocalStatus(plan.outbox)
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
@@ -306,7 +306,7 @@ class Agent:
             "device": f"{self._plan.fleet}/{self._plan.device}",
             "connected": self._link.connected,
             "outbox_depth": self._outbox.frames.depth(),
-            "outbox_bytes": self._outbox.frames.used(),
+            "outbox_bytes": self._outbox.frames.used_bytes(),
             "max_bytes": self._plan.max_bytes,
             "not_drawn": self._ticker.not_drawn,
             "dropped": self._outbox.frames.dropped,

@@ -25,7 +25,7 @@ from fugu.contract.timeline import Drawn
 from fugu.host.child import Answer, answer_of
 from fugu.host.process import end_with_parent
 
-__all__ = ["descriptions", "device_history", "sentences"]
+__all__ = ["describe_streams", "device_history", "promise_sentences"]
 
 
 def device_history(
@@ -57,7 +57,7 @@ def _own_history(policy: AnyPolicy, drawn_document: Mapping[str, Any]) -> Histor
     return history_of([row._replace(version=versions[row.version]) for row in drawn_rows], noises)
 
 
-def descriptions(config: Path, drawn_ticks: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
+def describe_streams(config: Path, drawn_ticks: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
     """Describe the streams whose policies on disk the agent still runs; FuguError if policies cannot be read."""
     descriptions, policies = {}, list(_read_policies(config))
     for policy in policies:
@@ -67,7 +67,7 @@ def descriptions(config: Path, drawn_ticks: Mapping[str, Mapping[str, Any]]) -> 
     return descriptions
 
 
-def sentences(description: Description) -> list[str]:
+def promise_sentences(description: Description) -> list[str]:
     """Say what a stream promises, and when the promise is true."""
     promises = [("", description.guarantee), ("its windows alone: ", description.windows_guarantee)]
     return [f"{prefix}{_sentence(promise)}" for prefix, promise in promises if promise is not None]
@@ -99,7 +99,7 @@ def main(arguments: list[str]) -> int:
     os.nice(10)
 
     def date_streams() -> Answer:
-        documents = descriptions(Path(config), json.load(sys.stdin))
+        documents = describe_streams(Path(config), json.load(sys.stdin))
         return {"descriptions": {stream: description.encode().decode() for stream, description in documents.items()}}
 
     sys.stdout.write(json.dumps(answer_of(date_streams)))

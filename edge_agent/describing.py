@@ -17,7 +17,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from fugu.host.child import Child, Queue
 
-__all__ = ["Describing"]
+__all__ = ["Describer"]
 
 _log = logging.getLogger(__name__)
 _SECONDS = 120.0
@@ -26,7 +26,7 @@ _REST_SECONDS = 60.0
 _RETRY_SECONDS = 600.0
 
 
-class Describing:
+class Describer:
     """Descriptions that are to be published; used from the agent's loop. `queue` hands work to the loop.
 
     `descriptions` follow from the policies alone, by stream; empty if a gateway describes the streams.
@@ -66,7 +66,9 @@ class Describing:
 
     def _row_starts(self) -> object:
         """Return the row starts of all streams, on which dates depend; `None` if no policy has changed."""
-        drawn_ticks = [self._outbox.drawn(stream) for stream in self._descriptions]  # streams may depend on one another
+        drawn_ticks = [
+            self._outbox.drawn_ticks(stream) for stream in self._descriptions
+        ]  # streams may depend on others
         return None if all(ticks.unchanged for ticks in drawn_ticks) else [ticks.row_starts for ticks in drawn_ticks]
 
     def _begin_dating(self, plans: Sequence[StreamPlan], row_starts: object) -> None:

@@ -52,7 +52,7 @@ _BINDING_SCHEMA = """
     CREATE TABLE binding (kind TEXT NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (kind, digest)) WITHOUT ROWID;
 """
 _CARD = "card"
-_NUMBERS = {
+_IDENTIFIER_FILES = {
     "board": ("sys/firmware/devicetree/base/serial-number", "proc/device-tree/serial-number"),
     "product": ("sys/class/dmi/id/product_uuid",),
 }
@@ -64,10 +64,10 @@ def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tupl
         return frozenset()
     if binding != "auto":
         return frozenset({("name", binding)})
-    identifier_pairs = {(kind, _text(root / path)) for kind, paths in _NUMBERS.items() for path in paths}
+    identifier_pairs = {(kind, _read_text(root / path)) for kind, paths in _IDENTIFIER_FILES.items() for path in paths}
     for card in sorted((root / "sys/class/net").glob("*")):
-        if (card / "device").exists() and _text(card / "addr_assign_type") in ("", "0"):  # real, with its own address
-            identifier_pairs.add((_CARD, _text(card / "address")))
+        if (card / "device").exists() and _read_text(card / "addr_assign_type") in ("", "0"):  # real, own address
+            identifier_pairs.add((_CARD, _read_text(card / "address")))
     return frozenset((kind, value) for kind, value in identifier_pairs if len(set(value) - set("-: ")) > 1)
 
 
@@ -76,7 +76,7 @@ def _is_same_machine(stored_digests: set[tuple[str, bytes]], current_digests: se
     return any(kind in comparable_kinds or not comparable_kinds for kind, _ in stored_digests & current_digests)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(errors="replace").strip("\0\n ").lower()
     except OSError:
@@ -290,13 +290,13 @@ class Outbox:
         frame = self._open_frames[stream]
         return frame.shift, frame.since_tick
 
-    def drawn(self, stream: str) -> DrawnTicks:
+    def drawn_ticks(self, stream: str) -> DrawnTicks:
         """Return the drawn ticks of a stream, by policy."""
         return self._open_frames[stream].drawn
 
     def drawn_document(self, plan: StreamPlan) -> dict[str, Any]:
         """Return the drawn ticks of a stream and the running edition of its policy, for JSON."""
-        return {**self.drawn(plan.stream).document(), "running": [plan.version, plan.noise_bound]}
+        return {**self.drawn_ticks(plan.stream).document(), "running": [plan.version, plan.noise_bound]}
 
     def set_shift(self, plan: StreamPlan, shift: int, since_tick: int) -> None:
         """Set the shift of a stream from tick `since_tick` on, and force it to disk; the frame under way ends."""
@@ -454,7 +454,7 @@ class Outbox:
     def close(self) -> None:
         """Store deletions and the counter that wait for a transaction, and close the file."""
         with suppress(sqlite3.Error):
-            if self.frames.covered or self.counter != self._stored_counter:
+            if self.frames.covered_count or self.counter != self._stored_counter:
                 with self._commit(is_forced=False):
                     pass
         self._db.close()
@@ -464,7 +464,7 @@ class Outbox:
         """Run a transaction, which also stores the watermark counter and changed rows of drawn ticks."""
         counter = self.counter
         changed_ticks = [frame.drawn for frame in self._open_frames.values() if frame.drawn.changed]
-        with self.frames.changing(is_forced=is_forced):
+        with self.frames.transaction(is_forced=is_forced):
             if counter != self._stored_counter:
                 self._db.execute("UPDATE device SET counter = ?", (str(counter),))
             for ticks in changed_ticks:

@@ -69,7 +69,7 @@ class StoredFrames:
         self.dropped = 0
 
     @contextmanager
-    def changing(self, *, is_forced: bool) -> Iterator[None]:
+    def transaction(self, *, is_forced: bool) -> Iterator[None]:
         """Run a transaction that also deletes covered frames; inside another transaction, be a part of it.
 
         If `is_forced`, this transaction and all before outlast a power cut.
@@ -153,7 +153,7 @@ class StoredFrames:
         return forgotten_count, missing_ids
 
     @property
-    def covered(self) -> int:
+    def covered_count(self) -> int:
         """Number of frames that wait to be deleted."""
         return len(self._covered)
 
@@ -161,7 +161,7 @@ class StoredFrames:
         """Return the number of frames that are not known to be safe elsewhere."""
         return int(self._frame_count - len(self._covered))
 
-    def used(self) -> int:
+    def used_bytes(self) -> int:
         """Return the bytes on the disk that are in use."""
         (page_count,) = self._db.execute("PRAGMA page_count").fetchone()
         (free_pages,) = self._db.execute("PRAGMA freelist_count").fetchone()
@@ -181,7 +181,7 @@ class StoredFrames:
 
     def fits(self, frame_bytes: int) -> bool:
         """True if a frame of this size has room without deletions."""
-        return self.used() + frame_bytes + _SLACK <= self.keeping.max_bytes
+        return self.used_bytes() + frame_bytes + _SLACK <= self.keeping.max_bytes
 
     def _drop_oldest(self) -> bool:
         """Drop the oldest frame that has a next one in its sequence, which then accounts for its ticks.
@@ -208,7 +208,7 @@ class StoredFrames:
         if len(self._covered) > MOST_COVERED:
             for frame_id in list(self._covered)[: len(self._covered) - MOST_COVERED // 2]:
                 self._covered[frame_id] = 0.0
-            with self.changing(is_forced=False):
+            with self.transaction(is_forced=False):
                 pass
 
     def _delete(self, frame_ids: Iterable[int]) -> None:

@@ -44,7 +44,7 @@ __all__ = [
     "build",
     "compile_module",
     "compile_modules",
-    "enrolled",
+    "enrol",
     "modules",
     "strip_for_board",
 ]
@@ -162,7 +162,7 @@ def _check_policies(policies: Sequence[AnyPolicy]) -> None:
         raise FuguError("two policies of an image are for one stream")
 
 
-def enrolled(burnt: Burnt, enrolment: Enrolment, policies: Sequence[AnyPolicy]) -> Burnt:
+def enrol(burnt: Burnt, enrolment: Enrolment, policies: Sequence[AnyPolicy]) -> Burnt:
     """Add the key, root document, groups and ceilings of an enrolment to the burnt-in values.
 
     Raises:

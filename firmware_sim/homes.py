@@ -114,15 +114,16 @@ class SimulatedHomes:
                 self._send_reports()
                 last_sent = time.monotonic()
             now_us = time.time_ns() // 1000
-            window = (now_us - begins_us(0)) // (begins_us(1) - begins_us(0))
-            if current_window.homes and current_window.number < window:
+            current_number = (now_us - begins_us(0)) // (begins_us(1) - begins_us(0))
+            if current_window.homes and current_window.number < current_number:
                 self._report_window(current_window)
                 self._send_reports()
                 current_window = _NO_WINDOW
-            if next_window.homes and next_window.number <= window:
-                current_window, next_window = (next_window if next_window.number == window else _NO_WINDOW), _NO_WINDOW
+            if next_window.homes and next_window.number <= current_number:
+                current_window = next_window if next_window.number == current_number else _NO_WINDOW
+                next_window = _NO_WINDOW
             if not next_window.homes and self._opening is not None:
-                next_window = self._draw_window(max(window, -1) + 1, *self._opening)
+                next_window = self._draw_window(max(current_number, -1) + 1, *self._opening)
                 if begins_us(next_window.number) <= time.time_ns() // 1000:
                     next_window = _NO_WINDOW  # it has begun meanwhile
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from firmware_sim.build import BOARDS, Burnt, Image, build, enrolled
+from firmware_sim.build import BOARDS, Burnt, Image, build, enrol
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.losses import log_up
@@ -61,7 +61,7 @@ def build_image(
         secret=b"" if secret_file is None else secret_file.read_bytes(),
     )
     if enrolment is not None:
-        burnt_settings = enrolled(burnt_settings, read_enrolment(enrolment.read_bytes()), policies)
+        burnt_settings = enrol(burnt_settings, read_enrolment(enrolment.read_bytes()), policies)
     image = build(policies, output, burnt_settings, stream_units(unit))
     document = {
         "folder": str(image.folder),

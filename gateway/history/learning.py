@@ -168,21 +168,21 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Progres
     policy = _common_policy(streams)
     state_count = len(policy.discretiser.states)
     progress("reading symbols")
-    parts = tasks.hold(read_sequences, [(group,) for group in Group.all(source)])
-    ticks_of_parts, lengths, since, until = zip(*tasks.map(_part_sizes, [(part,) for part in parts]), strict=True)
-    if not (ticks := sum(ticks_of_parts)):
+    groups = tasks.hold(read_sequences, [(group,) for group in Group.all(source)])
+    ticks_of_groups, lengths, since, until = zip(*tasks.map(_part_sizes, [(group,) for group in groups]), strict=True)
+    if not (ticks := sum(ticks_of_groups)):
         raise FuguError(f"{source.path.name} has no symbols of that time")
     step = -(-sum(lengths) // _SAMPLE_TICKS)
-    sample = joined_sequences(tasks.map(_take_sample, [(part, step) for part in parts]))
+    sample = joined_sequences(tasks.map(_take_sample, [(group, step) for group in groups]))
     progress("finding the chain of some symbols")
     start_chain = _start_chain(sample, state_count)
     initial = stationary_distribution(start_chain)
 
     def evaluate(transition: Floats) -> tuple[float, Floats]:
         progress("finding the chain of all symbols")
-        part_counts = tasks.map(e_step, [(part, transition, initial) for part in parts])
-        log_likelihood = sum(counts.log_likelihood for counts in part_counts)
-        return log_likelihood, np.asarray(sum(counts.moves for counts in part_counts))
+        group_counts = tasks.map(e_step, [(group, transition, initial) for group in groups])
+        log_likelihood = sum(counts.log_likelihood for counts in group_counts)
+        return log_likelihood, np.asarray(sum(counts.moves for counts in group_counts))
 
     transition = _most_likely_chain(evaluate, start_chain, ticks)
     progress("measuring what is certain")
@@ -193,10 +193,10 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, progress: Progres
         tick_noise = np.asarray(np.linalg.inv(information / ticks), dtype=np.float64)
         chains = _Chains(transition, {}, tick_noise[None])
         if len(streams) > 1:
-            chains, stream_level = _stream_deviations(tasks, parts, chains, initial)
+            chains, stream_level = _stream_deviations(tasks, groups, chains, initial)
             levels += [stream_level] if len(streams) >= _MIN_STRETCHES else []
         progress("comparing stretches")
-        levels = _stretch_deviations(tasks, parts, chains, initial) + levels
+        levels = _stretch_deviations(tasks, groups, chains, initial) + levels
     fit = learned_class(transition, information, ticks, levels)
     if not (levels or fit.refused):
         reason = f"the symbols of {ticks} ticks are fewer than {_MIN_STRETCHES} stretches of {SEQUENCE_TICKS} ticks"
@@ -299,10 +299,10 @@ class _Chains(NamedTuple):
         return self.stream_chains.get(stream, self.common_chain)
 
 
-def _stream_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
+def _stream_deviations(tasks: Tasks, groups: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
     """Return the chains for the comparison of stretches, and the deviations of streams by each stream's own chain."""
-    part_rows = tasks.map(_chains_of_streams, [(part, chains.common_chain, initial) for part in parts])
-    stream_numbers, ticks, own_chains, noises = zip(*itertools.chain.from_iterable(part_rows), strict=True)
+    group_rows = tasks.map(_chains_of_streams, [(group, chains.common_chain, initial) for group in groups])
+    stream_numbers, ticks, own_chains, noises = zip(*itertools.chain.from_iterable(group_rows), strict=True)
     deviations = np.array([*map(log_ratios, own_chains)]) - log_ratios(chains.common_chain)
     level = Deviations(np.array(ticks, dtype=np.int64), deviations, np.zeros(len(ticks), dtype=np.int64), chains.noise)
     if level.p_value >= _SIGNIFICANT:
@@ -333,9 +333,9 @@ def _chains_of_streams(part: Sequences, transition: Floats, initial: Floats) -> 
     return rows
 
 
-def _stretch_deviations(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> list[Deviations]:
+def _stretch_deviations(tasks: Tasks, groups: list[Any], chains: _Chains, initial: Floats) -> list[Deviations]:
     """Return the deviations of stretches, by one Newton step each: of sequences, then of pairs in a row, and so on."""
-    scores = tasks.map(_scores, [(part, chains, initial) for part in parts])
+    scores = tasks.map(_scores, [(group, chains, initial) for group in groups])
     gradients, ticks, streams = (np.concatenate(column) for column in zip(*scores, strict=True))
     levels: list[Deviations] = []
     while True:

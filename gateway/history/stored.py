@@ -140,7 +140,7 @@ class StoredHistory:
         while sequences := store.aged.sequences(last_number, _SEQUENCES):
             last_number = sequences[-1].number
             for sequence in sequences:
-                self._places[sequence.device, sequence.stream, sequence.window] = sequence
+                self._places[sequence.device, sequence.stream, sequence.window_name] = sequence
 
     def policies(self) -> list[AnyPolicy]:
         """Return the policies of all stored frames, sorted by device, stream and version."""

@@ -24,7 +24,7 @@ from gateway.loop.publisher import Publisher
 from gateway.loop.recorder import Recorder
 from gateway.loop.retention import Retention
 from gateway.parts import Loop
-from gateway.parts.describe import Describing
+from gateway.parts.describe import Describer
 from gateway.store.engine import Lease
 from gateway.store.store import Store
 
@@ -138,7 +138,7 @@ class SoleProcess:
     def _add_site_parts(self, loop: Loop, progress: Callable[[], StoreProgress]) -> None:
         """Make the parts of which a site has one: descriptions, documents, Home Assistant, releases and sums."""
         settings = self._settings
-        describing = Describing(loop, shared=self.shares)
+        describing = Describer(loop, shared=self.shares)
         loop.parts.extend([describing, SharedSubscriptions(loop)])
         if settings.signed is not None:
             from gateway.fleet.enrolled import EnrolledDevices

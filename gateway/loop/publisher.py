@@ -250,12 +250,12 @@ class Publisher(Part):
             self._leave_out(outgoing.serial)
             return True
         place = outgoing.place
-        topic = topic_of("count" if place.window else "estimate", self._fleet, *place.device_and_stream)
+        topic = topic_of("count" if place.window_name else "estimate", self._fleet, *place.device_and_stream)
         if (message_id := self._link.publish(topic, report.encode())) is None:
             return False
         self._report_times[place.number] = report.time
         self._report_messages[message_id] = outgoing.serial
-        self._counters["counts" if place.window else "estimates"] += 1
+        self._counters["counts" if place.window_name else "estimates"] += 1
         return True
 
     def _make_report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:

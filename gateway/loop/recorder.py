@@ -236,7 +236,7 @@ class Recorder:
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
         """Return the report of a stored frame; `None` if the frame is gone. Raises FuguError if it has no report."""
         _, place, frame = outgoing
-        if place.window:
+        if place.window_name:
             return self._windows.report(place, frame)
         is_measured = self._catalogue.is_measured(*place.device_and_stream)
         return self.points.report(place, frame) if is_measured else self.symbols.report(place, frame)

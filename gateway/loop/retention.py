@@ -111,7 +111,7 @@ class Retention(Part):
             self._counters["frames_removed"] += row_count
 
     def _frames_of(self, sequence: Place) -> FrameTable:
-        if sequence.window:
+        if sequence.window_name:
             return _WINDOWS
         return _POINTS if self._catalogue.is_measured(*sequence.device_and_stream) else SYMBOLS
 
@@ -131,7 +131,7 @@ class Retention(Part):
             if frames is SYMBOLS:
                 self._trim(sequence, partial(self._is_removable, sequence, before_us - _HOUR_US))
             return None
-        first_needed = aged.needed_frame(frames, sequence_number, self._lag) if frames is _POINTS else None
+        first_needed = aged.needed_key(frames, sequence_number, self._lag) if frames is _POINTS else None
         oldest_frames = takewhile(is_removable, aged.oldest(frames, sequence_number, max_rows))
         removable_frames = [frame for frame in oldest_frames if first_needed is None or frame.key < first_needed]
         if not removable_frames:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
     from gateway.store.journal import NewestFrame
 
-__all__ = ["Describing", "InForce", "digest", "share_due_us"]
+__all__ = ["Describer", "InForce", "digest", "share_due_us"]
 
 _STORED = -1
 """The tick of a version that only stored policies name: before all ticks."""
@@ -210,7 +210,7 @@ def digest(payload: bytes) -> bytes:
     return hashlib.sha256(payload).digest() if payload else b""
 
 
-class Describing(Part):
+class Describer(Part):
     """Publishes descriptions; used by the gateway's worker.
 
     A message only marks its device; the next `pump` looks at marked devices, and describes each stream once. With

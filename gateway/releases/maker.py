@@ -141,7 +141,7 @@ def device_symbols(
     symbols: dict[str, DeviceSymbols] = {}
     for shift, owners in _devices_by_shift(store, stream, devices, (first_wall, first_wall + length - 1)).items():
         first, last = first_wall + shift, first_wall + shift + length - 1
-        frames = store.symbols.across([*owners], first, last)
+        frames = store.symbols.columns_between([*owners], first, last)
         answers = {device: DeviceSymbols(shift, {}, {}) for device in owners.values()}
         lines, rows, row_lines = dict[tuple[str, NoiseTable], int](), list[int](), list[int]()
         columns = (frames.number, frames.version, frames.shift, frames.first, frames.last)
@@ -183,7 +183,7 @@ def device_windows(
         for shift, owners in _devices_by_shift(store, sequence, window_devices, wall_ticks, window).items():
             first = first_wall + shift
             frames: dict[str, list[WindowFrame]] = {}
-            for number, frame in store.windows.across([*owners], first, first + question.length - 1):
+            for number, frame in store.windows.frames_between([*owners], first, first + question.length - 1):
                 frames.setdefault(owners[number], []).append(frame)
             for device, device_frames in frames.items():
                 answer = _windows_answer(catalogue, question, device, device_frames, first, shift)
@@ -265,10 +265,10 @@ class Counts:
 
     Attributes:
         symbols: by noise table, the symbols of devices whose windows are not used.
-        beside: by noise table, the symbols of devices whose windows are used as well.
+        paired_symbols: by noise table, the symbols of devices whose windows are used as well.
         windows: the windows that are used, by device.
         tables: the noise tables of the symbols that are used, by device.
-        counted: inputs of the distribution of a device's count, by device; for the Wasserstein mechanism only.
+        counted_symbols: inputs of the distribution of a device's count, by device; for the Wasserstein mechanism only.
         shifts: by how much a device's tick numbers are ahead of the window's wall ticks, by device.
         versions: policies of all that is counted, with the first and last tick of each.
     """

@@ -41,7 +41,7 @@ class Place(NamedTuple):
         return self.device, self.stream
 
     @property
-    def window(self) -> str:
+    def window_name(self) -> str:
         """The name of the window; empty for a stream's own sequence."""
         return self.name.partition("/")[2]
 

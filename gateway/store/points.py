@@ -156,9 +156,9 @@ CREATE INDEX windows_by_tick ON windows (stream, first);
 
     def within(self, sequence: int, first: int, last: int) -> list[WindowFrame]:
         """The frames of a sequence's windows that lie within ticks first..last, by index."""
-        return [frame for _, frame in self.across([sequence], first, last)]
+        return [frame for _, frame in self.frames_between([sequence], first, last)]
 
-    def across(self, sequences: Sequence[int], first: int, last: int) -> list[tuple[int, WindowFrame]]:
+    def frames_between(self, sequences: Sequence[int], first: int, last: int) -> list[tuple[int, WindowFrame]]:
         """The frames of windows of several sequences within ticks first..last, each with its sequence's number."""
         return self._frames("first BETWEEN ? AND ? AND first+length-1<=?", sequences, first, last, last)
 

@@ -295,7 +295,7 @@ class AgedStore:
         """The last frame of a sequence; `None` without frames."""
         return next(iter(self._frame_rows(frames, sequence, "DESC", 1)), None)
 
-    def needed_frame(self, frames: FrameTable, sequence: int, lag: int) -> int | None:
+    def needed_key(self, frames: FrameTable, sequence: int, lag: int) -> int | None:
         """The key of the first frame that a stream's next frame needs for its estimates; `None` without frames.
 
         That is the newest frame that ends at least `lag` ticks before the end of the newest one. -1 without such a

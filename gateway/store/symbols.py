@@ -284,10 +284,10 @@ class Tail:
 
     def of(self, sequence: int, first: int = 0, last: int = MAX_TICK) -> Columns:
         """The frames of a sequence that have any of the ticks first..last, in tick order."""
-        columns = self.across([sequence], first, last)
+        columns = self.columns_between([sequence], first, last)
         return columns.take(np.flatnonzero(columns.last >= first))
 
-    def across(self, sequence_numbers: Iterable[int], first: int, last: int) -> Columns:
+    def columns_between(self, sequence_numbers: Iterable[int], first: int, last: int) -> Columns:
         """The frames of some sequences with any of the ticks first..last, and perhaps one earlier frame of each.
 
         The frames of each sequence are in tick order.
@@ -523,13 +523,15 @@ CREATE TABLE heads (
         """The symbols of the ticks first..last as frames, cut to these ticks."""
         return [cut_frame(frame, first, last) for frame in self.following(sequence, first, last)]
 
-    def across(self, sequences: Sequence[int], first: int, last: int) -> Columns:
+    def columns_between(self, sequences: Sequence[int], first: int, last: int) -> Columns:
         """The frames of some sequences that have any of the ticks first..last, in no order.
 
         A frame may be there twice, from the journal and sealed. Sealed frames are cut otherwise than the device has cut
         them.
         """
-        journal_columns = self.tail.across(sequences, first, last)  # before the chunks: another process may seal them
+        journal_columns = self.tail.columns_between(
+            sequences, first, last
+        )  # before the chunks: another process may seal them
         query = (
             "SELECT c.stream, c.first, c.last, day, policy_version, distribution, runs, symbols FROM intact_chunks c "
             "JOIN streams ON id=c.stream WHERE c.first<=? AND c.first>=COALESCE("

@@ -14,7 +14,7 @@ from typing import Literal
 
 import pytest
 
-from firmware_sim.build import BOARD, Burnt, build, enrolled
+from firmware_sim.build import BOARD, Burnt, build, enrol
 from fugu.contract.compiler import compile_board_policy
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
@@ -128,7 +128,7 @@ def test_an_agent_says_of_documents_what_it_always_said(count: int) -> None:
 @pytest.mark.parametrize("count", SOME)
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
 def test_a_board_says_of_documents_what_an_agent_says(interpreter: Interpreter, count: int, tmp_path: Path) -> None:
-    build([OWN], tmp_path / "image", enrolled(Burnt(), enrolment(), [OWN]))
+    build([OWN], tmp_path / "image", enrol(Burnt(), enrolment(), [OWN]))
     with (tmp_path / "sent").open("w") as lines:
         lines.writelines(f"{kind} {now} {payload.hex()}\n" for kind, now, payload in sent(count))
     printed = INTERPRETERS[interpreter]("board_documents.py", tmp_path / "image", tmp_path / "sent")

@@ -21,7 +21,7 @@ import pytest
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
 from edge_agent.dating import device_history
-from edge_agent.describing import Describing
+from edge_agent.describing import Describer
 from edge_agent.local_control import ask_status
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.policy_history import MOST_ROWS
@@ -63,10 +63,10 @@ def policy(version: int, epsilon: float, *, counted: bool = False) -> Policy:
 
 def test_a_dating_that_fails_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was tried again only when ticks were lost, or the policy changed: so perhaps never."""
-    drawn = SimpleNamespace(unchanged=False, shape=((0, 1), (9, 2)))
-    outbox: Any = SimpleNamespace(drawn=lambda _stream: drawn, drawn_document=lambda _plan: {})
+    drawn = SimpleNamespace(unchanged=False, row_starts=((0, 1), (9, 2)))
+    outbox: Any = SimpleNamespace(drawn_ticks=lambda _stream: drawn, drawn_document=lambda _plan: {})
     answers, published, now = [{"detail": "no memory"}, {"descriptions": {"hr": "text"}}], list[str](), [0.0]
-    describing = Describing("", {"hr": "old"}, outbox, print)
+    describing = Describer("", {"hr": "old"}, outbox, print)
     monkeypatch.setattr(describing._child, "ask", lambda _arguments, _question, take: take(answers.pop(0)))
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     for now[0] in (0.0, 100.0, 599.0, 601.0, 2000.0):
@@ -138,7 +138,7 @@ class Device:
 
     @property
     def drawn(self) -> dict[str, Any]:
-        return json.loads(json.dumps(self.agent._outbox.drawn("hr").document()))
+        return json.loads(json.dumps(self.agent._outbox.drawn_ticks("hr").document()))
 
     @property
     def outbox(self) -> Outbox:

@@ -275,7 +275,7 @@ def test_after_a_power_cut_no_tick_is_drawn_again_and_nothing_that_was_sent_has_
 @contextmanager
 def after_each_flush(action: Callable[[], None]) -> Iterator[None]:
     """Do something after each transaction that was forced to disk."""
-    changing = StoredFrames.changing
+    changing = StoredFrames.transaction
 
     @contextmanager
     def watched(frames: StoredFrames, *, is_forced: bool) -> Iterator[None]:
@@ -285,11 +285,11 @@ def after_each_flush(action: Callable[[], None]) -> Iterator[None]:
         if is_forced and outermost:
             action()
 
-    StoredFrames.changing = watched
+    StoredFrames.transaction = watched
     try:
         yield
     finally:
-        StoredFrames.changing = changing
+        StoredFrames.transaction = changing
 
 
 def test_what_was_drawn_for_the_ticks_of_a_window_is_forced_to_disk_with_its_counts(tmp_path: Path) -> None:

@@ -109,11 +109,11 @@ def test_the_watermark_s_counter_is_stored_with_the_next_frame(tmp_path: Path) -
 def test_many_covered_frames_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edge_agent.stored_frames.MOST_COVERED", most := 1_000)
     outbox, _ = outbox_of(tmp_path, 0)
-    with outbox.frames.changing(is_forced=False):
+    with outbox.frames.transaction(is_forced=False):
         for tick in range(most + 10):
             outbox.frames.add("hr", tick - 1, tick, b"\1")
     outbox.frames.forget_committed("hr", 2**53, (), sent_through=2**53, grace_seconds=3600.0)
-    assert outbox.frames.covered == most // 2
+    assert outbox.frames.covered_count == most // 2
     assert len(on_disk(outbox)) == most // 2
     assert outbox.frames.depth() == 0
 
@@ -140,7 +140,7 @@ def fill(outbox: Outbox, first: int) -> int:
 def test_a_full_outbox_keeps_the_oldest_and_draws_no_more_until_there_is_room(tmp_path: Path, by_tick: bool) -> None:
     outbox, _ = outbox_of(tmp_path, 0, Keeping(by_tick, SMALL))
     end = fill(outbox, 0)
-    assert outbox.frames.used() <= SMALL
+    assert outbox.frames.used_bytes() <= SMALL
     assert outbox.path.stat().st_size <= SMALL
     assert end > SMALL / 70 * 4 / 2
     changes = outbox._db.total_changes
@@ -201,12 +201,12 @@ def test_a_transaction_that_fails_changes_nothing_of_what_is_counted(tmp_path: P
     outbox.frames.forget(1)
 
     def fails() -> None:
-        with frames.changing(is_forced=True):
+        with frames.transaction(is_forced=True):
             frames.add("hr", 0, 1, b"\1")
             frames._drop_oldest()
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fails()
-    assert (frames.depth(), frames.covered, frames.dropped) == (2, 1, 0)
+    assert (frames.depth(), frames.covered_count, frames.dropped) == (2, 1, 0)
     assert on_disk(outbox) == [3, 7, 11]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.build import Burnt, build, enrolled
+from firmware_sim.build import Burnt, build, enrol
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import topic_of
@@ -49,7 +49,7 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
         key = registry.enrol("watch", ["wrists"], actor="me", time_us=1)
         add(registry, keys, policy_document(policy, version=1))
     image = tmp_path / "image"
-    build([policy], image, enrolled(Burnt(port=broker.port), keys.enrolment(key=key.hex(), ceiling=20.0), [policy]))
+    build([policy], image, enrol(Burnt(port=broker.port), keys.enrolment(key=key.hex(), ceiling=20.0), [policy]))
     heard, recorder = Everything(broker), Recorder(broker.broker)
     for _ in range(kills):
         board, count = BoardProcess(image), len(recorder.payloads)

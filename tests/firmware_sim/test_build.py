@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.build import Burnt, build, enrolled, modules, strip_for_board
+from firmware_sim.build import Burnt, build, enrol, modules, strip_for_board
 from fugu.contract.compiler import compile_board_policy
 from fugu.contract.discretisers import Baseline, Cells, Thresholds
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
@@ -124,7 +124,7 @@ def test_images_that_their_owner_or_the_board_would_not_have(
     tmp_path: Path, policies: tuple[Policy, ...], enrolment: dict[str, Any], why: str
 ) -> None:
     with pytest.raises((FuguError, GuaranteeError), match=why):
-        build(policies, tmp_path, enrolled(Burnt(), Keys().enrolment(**{"ceiling": 9.0} | enrolment), policies))
+        build(policies, tmp_path, enrol(Burnt(), Keys().enrolment(**{"ceiling": 9.0} | enrolment), policies))
     assert not (tmp_path / "image.py").exists()
 
 

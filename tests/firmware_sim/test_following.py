@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from firmware_sim.build import Burnt, build, enrolled
+from firmware_sim.build import Burnt, build, enrol
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Status, SymbolFrame
@@ -81,7 +81,7 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
     with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry:
         key = registry.enrol("watch", ["wrists"], actor="me", time_us=1)
         image = tmp_path / "image"
-        build(first, image, enrolled(Burnt(port=broker.port), keys.enrolment(key=key.hex(), ceiling=5.0), first))
+        build(first, image, enrol(Burnt(port=broker.port), keys.enrolment(key=key.hex(), ceiling=5.0), first))
         every, operator, heard = Everything(broker), Operator(broker.broker), _Heard(broker)
         board, gateway = BoardProcess(image, *STREAMS), Gateway(tmp_path, broker.port)
         heard.until(version=1)
@@ -129,7 +129,7 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
 @pytest.mark.long
 def test_what_was_judged_is_not_judged_again_unless_it_may_be_judged_otherwise(tmp_path: Path) -> None:
     keys, new, policy = Keys(), Keys(), quick(board_policy())
-    build([policy], tmp_path, enrolled(Burnt(), keys.enrolment(ceiling=5.0), [policy]))
+    build([policy], tmp_path, enrol(Burnt(), keys.enrolment(ceiling=5.0), [policy]))
     later = board_document(quick(board_policy(version=2)), version=2, valid_from=NOW + 9)
     chain = encode_roots([keys.root_envelope(), new.root_envelope(2, *keys.root[:2])])
     files = []
@@ -183,7 +183,7 @@ def _flipped(data: bytes, place: int) -> bytes:
 @pytest.mark.long
 def test_what_was_accepted_outlasts_a_restart_on_micropython(tmp_path: Path) -> None:
     keys = Keys()
-    build([FIRST], tmp_path, enrolled(Burnt(), keys.enrolment(ceiling=5.0), [FIRST]))
+    build([FIRST], tmp_path, enrol(Burnt(), keys.enrolment(ceiling=5.0), [FIRST]))
     second, third = (board_policy(version=version, frame_ticks=20) for version in (2, 3))
     files = {
         "first": keys.signed(board_document(FIRST, version=1)),

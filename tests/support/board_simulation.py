@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
-from firmware_sim.build import Board, Burnt, build, enrolled
+from firmware_sim.build import Board, Burnt, build, enrol
 from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
@@ -117,7 +117,7 @@ class _Maker:
         enrolment = self._keys.enrolment(device=name, groups=(), ceiling=ceiling, key=key.hex())
         line = Line(self._port)
         secret = random.Random(f"{self._seed} secret").randbytes(32) if kind == "rp2040" else b""
-        burnt = enrolled(Burnt(board=kind, port=line.port, secret=secret), enrolment, [policy])
+        burnt = enrol(Burnt(board=kind, port=line.port, secret=secret), enrolment, [policy])
         image = build([policy], folder / "image", burnt, UNIT)
         (folder / "states").write_bytes(bytes(self._states(name, policy)))
         sensors = {policy.stream: (folder / "states", readings(policy))}

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from firmware_sim.build import Burnt, build, enrolled
+from firmware_sim.build import Burnt, build, enrol
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument, compile_for_boards
 from fugu.contract.policy import Policy
 from tests.support.signing import policy_document
@@ -17,7 +17,7 @@ def burnt_image(
     folder: Path, policies: list[Policy], enrolment: Enrolment, unit: Fraction = Fraction(1)
 ) -> SimpleNamespace:
     """An image, and what is burnt into it."""
-    build(policies, folder, enrolled(Burnt(), enrolment, policies), unit)
+    build(policies, folder, enrol(Burnt(), enrolment, policies), unit)
     values: dict[str, Any] = {}
     exec((folder / "image.py").read_text(), values)
     return SimpleNamespace(**values)

@@ -181,7 +181,7 @@ def test_of_windows_alone_no_symbols_are_expected_or_taken(tmp_path: Path) -> No
     record(here, frame(5, -1))
     assert [commit.stream for commit in here.committed().streams] == ["hr/high"]
     assert commit(here) == StreamCommit("hr/high", 5, ())
-    assert [(waiting.place.window, waiting.frame) for waiting in here.store.outbox(0, 10)] == [("high", 5)], (
+    assert [(waiting.place.window_name, waiting.frame) for waiting in here.store.outbox(0, 10)] == [("high", 5)], (
         "its counts are reported"
     )
 

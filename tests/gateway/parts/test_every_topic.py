@@ -17,7 +17,7 @@ from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.topics import topic_of
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.parts import Part
-from gateway.parts.describe import Describing
+from gateway.parts.describe import Describer
 from tests.support.ever_new import GENERATORS, MESSAGES
 from tests.support.loop_driver import DEVICES, Driver, largest_containers
 
@@ -133,7 +133,7 @@ def test_a_device_whose_description_takes_long_is_not_described_again_at_once(
         assert [description.version for description in described] == [3]
 
 
-def describing(driver: Driver) -> Describing:
+def describing(driver: Driver) -> Describer:
     """The gateway's part that describes streams."""
-    (part,) = (part for part in driver.gateway._parts if isinstance(part, Describing))
+    (part,) = (part for part in driver.gateway._parts if isinstance(part, Describer))
     return part

@@ -25,7 +25,7 @@ from gateway.fleet.entries import PolicyReport
 from gateway.fleet.registry import Registry
 from gateway.loop.release_part import ReleasePart
 from gateway.parts import Message
-from gateway.parts.describe import Describing
+from gateway.parts.describe import Describer
 from gateway.releases import schedule
 from gateway.releases.ledger import Ledger
 from gateway.store.journal import NewestFrame, ReceivedFrame
@@ -67,7 +67,7 @@ class Home:
         self.fleet = FleetPolicies(self.registry, roots, self.catalogue, Counter())
         self.look()
         link = Link(Broker(), client_id="none")
-        self.describing = Describing(loop_of(link=link, catalogue=self.catalogue, store=self.scene.store))
+        self.describing = Describer(loop_of(link=link, catalogue=self.catalogue, store=self.scene.store))
         config = write_config(folder, scheduled(), audiences=(READERS if readers else "") + PUBLIC)
         if readers:
             (folder / "readers.json").write_text(
@@ -349,7 +349,7 @@ def test_a_refusal_is_held_until_the_device_accepts_a_document(tmp_path: Path) -
     held: list[list[str]] = []
     monitor = SimpleNamespace(hold=lambda _code, devices: held.append(devices))
     objects = {"store": Store(tmp_path / "s.sqlite"), "link": Link(Broker(), client_id="none"), "monitor": monitor}
-    describing = Describing(loop_of(catalogue=catalogue(FLEET), **objects))
+    describing = Describer(loop_of(catalogue=catalogue(FLEET), **objects))
     for reason, devices in (("guarantee", ["watch"]), ("", [])):
         status = PolicyStatus(1, b"12345678", reason, "", 1, False)
         for fleet, expected in (("other", held[-1:]), ("home", [devices])):

@@ -72,7 +72,7 @@ def laid_out(store: Store, symbols: list[tuple[int, int]]) -> None:
     """See that symbols are right as a release reads them: of many sequences at once, a line each."""
     for low, high in ((5_000, 80_000), (0, 0), (399, 1_400), (4_000, 9_000), (3_000, 3_001)):
         wanted = {symbol[0]: symbol for symbol in symbols if low <= symbol[0] <= high}
-        columns = store.symbols.across([7, 1], low, high)
+        columns = store.symbols.columns_between([7, 1], low, high)
         rows, lines = range(columns.row_count), np.full((2, high - low + 1), -1)
         assert all(columns.first[row] <= high and columns.last[row] >= low for row in rows)
         stored = (symbol for row in rows for symbol in symbols_of([columns.frame(row)]) if low <= symbol[0] <= high)

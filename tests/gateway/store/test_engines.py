@@ -89,7 +89,7 @@ def test_what_is_queued_again_waits_under_a_new_number(store: Store, location: L
         for frame in (10, 20, 10):
             store.queue_estimates(number, frame)
     waiting = store.outbox(0, 10)
-    assert [(waiting.place.stream, waiting.place.window, waiting.frame) for waiting in waiting] == [
+    assert [(waiting.place.stream, waiting.place.window_name, waiting.frame) for waiting in waiting] == [
         ("place", "day", 20),
         ("place", "day", 10),
     ]
@@ -369,9 +369,9 @@ def scene(tmp_path: Path) -> Scene:
 
 def test_the_first_frame_that_the_next_one_needs_ends_a_lag_before_the_newest(scene: Scene) -> None:
     number = scene.store.number_of("watch", "hr")
-    needed = [scene.store.aged.needed_frame(SYMBOLS, number, lag) for lag in (0, 100_000, 100_001, 200_000, 200_001)]
+    needed = [scene.store.aged.needed_key(SYMBOLS, number, lag) for lag in (0, 100_000, 100_001, 200_000, 200_001)]
     assert needed == [299_990, 199_990, 99_990, 99_990, -1]
-    assert scene.store.aged.needed_frame(SYMBOLS, number + 1, 0) is None
+    assert scene.store.aged.needed_key(SYMBOLS, number + 1, 0) is None
     scene.store.close()
 
 
