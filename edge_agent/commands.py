@@ -70,9 +70,9 @@ def _key_digits(outbox: Path) -> str:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from edge_agent.shares import device_key
-    from fugu.contract.envelope import digits
+    from fugu.contract.envelope import key_digits
 
-    return digits(Ed25519PrivateKey.from_private_bytes(device_key(outbox)).public_key().public_bytes_raw())
+    return key_digits(Ed25519PrivateKey.from_private_bytes(device_key(outbox)).public_key().public_bytes_raw())
 
 
 def _join(path: Path, config: AgentConfig, options: Namespace, prompt: Callable[[str], str]) -> str:

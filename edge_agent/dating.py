@@ -42,7 +42,7 @@ def device_history(
         for peer in policies
         if f"{peer.device}/{peer.stream}" in peer_names and peer.stream in drawn_ticks
     ]
-    return own_history._replace(beside=(*default_history.beside, *peer_histories))
+    return own_history._replace(related_streams=(*default_history.related_streams, *peer_histories))
 
 
 def _own_history(policy: AnyPolicy, drawn_document: Mapping[str, Any]) -> History:

@@ -26,7 +26,7 @@ from edge_agent.sensors.source import Sensor
 from fugu.contract.classify import classifier_of
 from fugu.contract.errors import FuguError, Reason, StatusCode
 from fugu.contract.fleet_documents import read_enrolment
-from fugu.contract.measure_table import members
+from fugu.contract.measure_table import states_in
 from fugu.contract.pins import MeasuredPins, SymbolPins
 from fugu.contract.topics import topic_of
 from fugu.host import checks
@@ -159,7 +159,7 @@ def limits(path: str | Path) -> list[str]:
 def _pin_text(pins: SymbolPins | MeasuredPins) -> str:
     state_words = f"pinned are its {len(pins.discretiser.states)} states ({pins.discretiser.kind})"
     if isinstance(pins, MeasuredPins):
-        pair_count = sum(len(members(neighbour_set)) for neighbour_set in pins.neighbours()) // 2
+        pair_count = sum(len(states_in(neighbour_set)) for neighbour_set in pins.neighbours()) // 2
         return (
             f"{state_words}, its clock, first states and steps, {pair_count} pairs of its graph, a factor of at most "
             f"{pins.factor} and a degree of protection of at least {pins.degree}. The rest of its graph is not pinned"

@@ -94,8 +94,8 @@ class Measurer:
         A table is for the states that are possible at a tick's number. After a change of the clock, other states may be
         possible at the tick's time: then only the fallback protects all.
         """
-        constraint = self._constraints.at(tick)
-        if constraint & (constraint - 1) == 0 or self._constraints.at(tick - shift) != constraint:
+        constraint = self._constraints.set_at(tick)
+        if constraint & (constraint - 1) == 0 or self._constraints.set_at(tick - shift) != constraint:
             return self._fallback
         candidate_tables = (*reversed(self._arrived.values()), *reversed(self._tables))
         return next((table for table in candidate_tables if table.table.covers(tick, constraint)), self._fallback)
@@ -118,7 +118,7 @@ class Measurer:
             raise FuguError(f"number {table.number} is that of a table of the policy")
         if table.until <= next_tick:
             raise FuguError(f"table {table.number} is stale: it ended at tick {table.until}")
-        if table.constraint and table.constraint not in self._constraints.all():
+        if table.constraint and table.constraint not in self._constraints.all_sets():
             raise FuguError(f"table {table.number} is for a set of states that is never the possible one")
         if (table_before := self._arrived.get(table.number)) is None:
             check_noise(self._plan.measurement, table.noise, table.constraint)

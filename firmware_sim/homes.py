@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from edge_agent.randomiser import system_entropy
 from edge_agent.reporter import seal
-from fugu.contract.envelope import Envelope, digits
+from fugu.contract.envelope import Envelope, key_digits
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import Committed
 from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, pack_numbers, unpack_numbers
@@ -65,7 +65,7 @@ class SimulatedHomes:
         self._rng = random.Random(1)
         self._seeds = {name: os.urandom(32) for name in states}
         self.digits = {
-            name: digits(Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw())
+            name: key_digits(Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw())
             for name, seed in self._seeds.items()
         }
         self.shares: dict[int, dict[str, int]] = {}

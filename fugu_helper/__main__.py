@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from fugu.contract.envelope import digits
+from fugu.contract.envelope import key_digits
 from fugu.contract.errors import FuguError, UsageError
 from fugu.host.files import write_secret
 from fugu.host.process import Notifier, at_stop_signals
@@ -91,7 +91,7 @@ def _run(words: Sequence[str] | None) -> int:
     folder = options.config.parent
     members = Members(folder / config.members)
     root_key = read_root_key(folder / config.root)
-    own_digits = digits(root_key.public_key().public_bytes_raw())
+    own_digits = key_digits(root_key.public_key().public_bytes_raw())
     match options.command:
         case "admit":
             members.admit(options.name, options.digits or _ask_digits(f"the 30 digits of {options.name}: "))
@@ -127,7 +127,7 @@ def _create_helper(folder: Path, fleet: str) -> int:
     write_secret(file, _TEMPLATE.format(fleet=fleet, file=file))
     print(f"{file}: write the broker and the groups into it, then fugu helper run {file}")
     public_key = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
-    print(f"the helper's digits, for everybody who joins: {digits(public_key)}")
+    print(f"the helper's digits, for everybody who joins: {key_digits(public_key)}")
     return 0
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 
-from fugu.contract.envelope import digits, read_digits
+from fugu.contract.envelope import key_digits, read_digits
 from fugu.contract.errors import FuguError
 from fugu.contract.topics import check_device_name
 from fugu.host.files import write_secret
@@ -60,7 +60,8 @@ class Members:
         """Return the listed name of the member with this name and key, "" without one. FuguError as of `load`."""
         self.load()
         index = bisect_left(self._names, name)
-        is_member = self._names[index : index + 1] == [name] and self._key_digits(index) == _to_int(digits(public_key))
+        digits = _to_int(key_digits(public_key))
+        is_member = self._names[index : index + 1] == [name] and self._digits_at(index) == digits
         return self._names[index] if is_member and not is_weak(public_key) else ""
 
     def admit(self, name: str, typed_digits: str) -> None:
@@ -87,9 +88,9 @@ class Members:
     def _lines(self) -> dict[str, str]:
         """Return the lines of the file, by name."""
         self.load()
-        return {name: f"{name}: {read_digits(f'{self._key_digits(i):030}')}\n" for i, name in enumerate(self._names)}
+        return {name: f"{name}: {read_digits(f'{self._digits_at(i):030}')}\n" for i, name in enumerate(self._names)}
 
-    def _key_digits(self, index: int) -> int:
+    def _digits_at(self, index: int) -> int:
         return int.from_bytes(self._digits[_BYTES * index : _BYTES * (index + 1)], "big")
 
     def _write(self, lines: dict[str, str]) -> None:

@@ -200,7 +200,7 @@ class Group:
         self, gathering: _Gathering, report: SealedMasks, window_number: int, document: GroupFacts
     ) -> tuple[int, ...] | None:
         """Open the masks of a report; `None` if it is invalid, repeated, not a member's, or its key is gone (noted)."""
-        if report.device in gathering.members or report.count != document.numbers:
+        if report.device in gathering.members or report.mask_count != document.numbers:
             return None
         if not (member_name := self._find_member(report.device, report.member)):
             return None

@@ -127,7 +127,7 @@ class Released(WindowRelease):
     def counts(self, states: int, counted: tuple[int, ...]) -> list[NoisyCount]:
         """The numbers that are released, each a count, out of k `states`."""
         query = WINDOW_QUERIES[self.query]
-        sets = query.groups(tuple(range(states)) if query.each else counted)
+        sets = query.groups(tuple(range(states)) if query.per_state else counted)
         return [NoisyCount(self.first, self.last, each, self.scale) for each in sets]
 
 

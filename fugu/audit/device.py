@@ -77,7 +77,7 @@ def point_cells(points: Sequence[Point], noise: Noise, state: int, centre: Point
 
 def inside_distribution(noise: StaircaseNoise, centre: Point) -> tuple[dict[Point, int], Distribution]:
     """The cells of points inside the box, with P(v) = q^ceil(gauge(v)) / Z; the last cell is the border of the box."""
-    hull = noise.noise
+    hull = noise.staircase
     ranges = [range(low + 1, high) for low, high in zip(noise.low, noise.high, strict=True)]
     index_of_point: dict[Point, int] = {}
     probabilities: list[float] = []

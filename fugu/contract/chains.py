@@ -86,7 +86,7 @@ class ClassOfChains(Document):
     @property
     def worst_odds(self) -> Fraction | None:
         """The largest odds ratio of any step, exactly, or None without a bound."""
-        return Fraction(*worst_odds(self.members))
+        return Fraction(*worst_odds(self.bounds))
 
     @property
     def odds_bound(self) -> float:
@@ -164,7 +164,7 @@ class ClassOfChains(Document):
         ratios = [ratio_up(ratio.numerator, ratio.denominator) for ratio in (ratio_01, ratio_10)]
         if self.states > 2:
             ratios = [max(ratios)] * 2
-        return Loss.of(derived_losses(self.members, *ratios, adversary), adversary, self.theorem(adversary))
+        return Loss.of(derived_losses(self.bounds, *ratios, adversary), adversary, self.theorem(adversary))
 
     def theorem(self, adversary: Adversary) -> str:
         """Return the name of the theorem or bound behind a loss."""
@@ -172,7 +172,7 @@ class ClassOfChains(Document):
 
     @property
     @abstractmethod
-    def members(self) -> tuple[tuple[int, int], ...]:
+    def bounds(self) -> tuple[tuple[int, int], ...]:
         """The lowest and highest q and r, or the largest odds ratio, as exact fractions for `fugu.core`."""
 
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
@@ -208,7 +208,7 @@ class ClassOfChains(Document):
     def compiled(self) -> CorePolicy:
         """Compile the class, as a policy of `fugu.core` for the class's first stream."""
         policy = CorePolicy()
-        policy.chains, policy.members, policy.steps, policy.column = self.form, self.members, 1, 0
+        policy.chains, policy.members, policy.steps, policy.column = self.form, self.bounds, 1, 0
         policy.shared = tuple(
             (stream.name, stream.states, stream.rate.as_integer_ratio()) for stream in self.named_streams
         )
@@ -280,7 +280,7 @@ class BinaryChains(ClassOfChains):
     @property
     def _alternates(self) -> bool:
         """True if some chain has q+r > 1."""
-        return beyond_one(self.members[1], self.members[3]) > 0
+        return beyond_one(self.bounds[1], self.bounds[3]) > 0
 
     def lasting_ratios(self, ratio_01: Fraction, ratio_10: Fraction) -> Ratios:
         """Return the larger ratio twice if some chain has q+r > 1."""
@@ -299,7 +299,7 @@ class BinaryChains(ClassOfChains):
         return self.q[0] + self.r[0] <= 1 and adversary != "universal"
 
     @property
-    def members(self) -> tuple[tuple[int, int], ...]:
+    def bounds(self) -> tuple[tuple[int, int], ...]:
         """The lowest and highest q and r."""
         return tuple(bound.as_integer_ratio() for bound in (*self.q, *self.r))
 
@@ -327,7 +327,7 @@ class _OddsRatioChains(ClassOfChains):
         return () if self.transition is None else (self.transition,)
 
     @property
-    def members(self) -> tuple[tuple[int, int], ...]:
+    def bounds(self) -> tuple[tuple[int, int], ...]:
         """The largest odds ratio."""
         return (self.odds_ratio.as_integer_ratio(),)
 
@@ -485,7 +485,7 @@ class JointChains(_OddsRatioChains):
             ratio = exp_up(*(self.steps * rate).as_integer_ratio())
         except ValueError as error:
             raise GuaranteeError(f"a tick of all streams together loses {error}") from None
-        return Loss.of(derived_losses(self.members, ratio, ratio, adversary), adversary, self.theorem(adversary))
+        return Loss.of(derived_losses(self.bounds, ratio, ratio, adversary), adversary, self.theorem(adversary))
 
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
         """Return the joint loss of the streams in `ratios`; nothing is seen of the others."""

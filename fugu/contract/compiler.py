@@ -261,9 +261,9 @@ def _table_bytes(rows: tuple[Any, ...]) -> bytes:
 
 def _window_bytes(window: Window, labels: tuple[str, ...]) -> bytes:
     scale = Fraction(window.scale)
-    kind = int(window.query.each) if window.blocks is None else BLOCKS
+    kind = int(window.query.per_state) if window.blocks is None else BLOCKS
     header_numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, kind)
-    count_indices = b"" if window.query.each else _count_indices(window.counted(labels), labels)
+    count_indices = b"" if window.query.per_state else _count_indices(window.counted(labels), labels)
     blocks = b"" if window.blocks is None else _block_bytes(window.blocks)
     return _name_bytes(window.name) + struct.pack(">QIIQQB", *header_numbers) + count_indices + blocks
 
@@ -288,7 +288,7 @@ def _sum_bytes(shared_window: SharedWindow, labels: tuple[str, ...]) -> bytes:
 def _class_bytes(policy: Policy) -> bytes:
     """Compile the class of chains, with the streams of a joint class."""
     chains = policy.chains
-    header = bytes([chains.form]) + b"".join(_fraction_bytes(Fraction(*member)) for member in chains.members)
+    header = bytes([chains.form]) + b"".join(_fraction_bytes(Fraction(*bound)) for bound in chains.bounds)
     if not isinstance(chains, JointChains):
         return header
     streams = b"".join(

@@ -132,7 +132,7 @@ def dates_of(policy: AnyPolicy, history: History, *, windows_only: bool = False)
     `windows_only`: the promise to readers of the windows alone. A version without a span is taken for the next version.
     For measured streams, changes of policy are not covered. GuaranteeError if the policy's promise is false.
     """
-    if isinstance(policy, Policy) and history.beside:
+    if isinstance(policy, Policy) and history.related_streams:
         intervals = louder_intervals(policy, history)
         dates = dates_of(policy, forget_noise(history, intervals), windows_only=windows_only)
         version_spans = [span for span in history.spans if span.version == policy.version]
@@ -216,7 +216,7 @@ class _Promise:
 
     def _ratios(self, span: Span) -> Ratios | None:
         """Return the ratios of a span that count for this promise, or None if they are unknown or of other states."""
-        if span.noise is None or span.noise.states != self.noise.states:
+        if span.noise is None or span.noise.discretiser_digest != self.noise.discretiser_digest:
             return None
         return span.noise.window_ratios if self.windows_only else span.noise.ratios
 

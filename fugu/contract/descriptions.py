@@ -148,7 +148,7 @@ class DescribedWindow(QueryDocument):
 
     def count_names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return each count in words; `names` are the stream's states."""
-        return self.query.names(names if self.states == EACH else self.states)
+        return self.query.count_names(names if self.states == EACH else self.states)
 
     def groups(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         """Return the names of the states of each count; `names` are the stream's states."""

@@ -23,8 +23,8 @@ __all__ = [
     "Kind",
     "Roots",
     "Signature",
-    "digits",
     "encode_roots",
+    "key_digits",
     "key_name",
     "read_digits",
     "sign",
@@ -106,7 +106,7 @@ def key_name(public_key: bytes) -> bytes:
     return hashlib.sha256(public_key).digest()[:_KEY_NAME_BYTES]
 
 
-def digits(public_key: bytes) -> str:
+def key_digits(public_key: bytes) -> str:
     """Return the 30 digits by which people compare a public key, in six groups of five."""
     digest_number = int.from_bytes(hashlib.sha256(_DIGITS_DOMAIN + public_key).digest(), "big") % 10**_DIGITS
     digit_text = f"{digest_number:0{_DIGITS}}"
@@ -114,7 +114,7 @@ def digits(public_key: bytes) -> str:
 
 
 def read_digits(text: str) -> str:
-    """Convert typed digits to the form of `digits`; ValueError unless there are 30."""
+    """Convert typed digits to the form of `key_digits`; ValueError unless there are 30."""
     digit_text = "".join(text.split()).replace("-", "")
     if len(digit_text) != _DIGITS or not (digit_text.isascii() and digit_text.isdigit()):
         raise ValueError(f"{_DIGITS} digits are wanted, in six groups of five")

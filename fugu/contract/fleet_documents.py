@@ -39,6 +39,7 @@ __all__ = [
     "StopDocument",
     "TableDocument",
     "TimeDocument",
+    "board_units",
     "check_compiled",
     "compile_document",
     "compile_for_boards",
@@ -46,7 +47,6 @@ __all__ = [
     "read_enrolment",
     "signatures_match",
     "trust_errors",
-    "units",
     "verify_signatures",
     "write_document",
 ]
@@ -165,7 +165,7 @@ class PolicyDocument(Document):
             raise PolicyError("two policies of a document are for one stream")
         return policies
 
-    def templates(self) -> tuple[AnyPolicy, ...]:
+    def example_policies(self) -> tuple[AnyPolicy, ...]:
         """Return the policies as for one addressed device, or a placeholder for several; errors as `for_device`."""
         return self.for_device(self.to.example)
 
@@ -288,23 +288,23 @@ def signatures_match(checks: Iterable[tuple[bytes, tuple[bytes, ...], bytes]]) -
 
 def compile_document(document: PolicyDocument) -> PolicyDocument:
     """Return a document with its policies compiled for agents; PolicyError if agents cannot run a policy."""
-    compiled_policies = tuple(compile_policy(policy).hex() for policy in document.templates())
+    compiled_policies = tuple(compile_policy(policy).hex() for policy in document.example_policies())
     return document.model_copy(update={"compiled": compiled_policies})
 
 
-def compile_for_boards(document: PolicyDocument, units_of: Mapping[str, Fraction]) -> PolicyDocument:
+def compile_for_boards(document: PolicyDocument, stream_units: Mapping[str, Fraction]) -> PolicyDocument:
     """Return a document with its policies compiled for boards, too.
 
-    `units_of` has by stream the unit that its images were built with, by default 1.
+    `stream_units` has by stream the unit that its images were built with, by default 1.
 
     Raises:
         PolicyError: boards cannot run a policy, or a unit is for a stream without a policy.
     """
-    compiled = compile_board_policies(document.templates(), units_of)
+    compiled = compile_board_policies(document.example_policies(), stream_units)
     return document.model_copy(update={"boards": tuple(policy.hex() for policy in compiled)})
 
 
-def units(document: PolicyDocument) -> dict[str, Fraction]:
+def board_units(document: PolicyDocument) -> dict[str, Fraction]:
     """Return by stream the unit of a document's compiled policies for boards; PolicyError if one cannot be read."""
     try:
         policies = [read_board_policy(bytes.fromhex(digits)) for digits in document.boards]
@@ -319,11 +319,11 @@ def check_compiled(document: PolicyDocument) -> tuple[bytes, ...]:
     Raises:
         PolicyError: a compiled policy differs; the error says where.
     """
-    policies = document.templates()
+    policies = document.example_policies()
     _compare_compiled(policies, document.compiled, map(compile_policy, policies), read_agent_policy)
     if document.boards:
-        units_of = units(document)
-        board_policies = (compile_board_policy(policy, units_of.get(policy.stream, Fraction(1))) for policy in policies)
+        units = board_units(document)
+        board_policies = (compile_board_policy(policy, units.get(policy.stream, Fraction(1))) for policy in policies)
         _compare_compiled(policies, document.boards, board_policies, read_board_policy)
     return tuple(map(bytes.fromhex, document.compiled))
 

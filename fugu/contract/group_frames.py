@@ -91,7 +91,7 @@ class SealedMasks(Message):
         return signed_bytes("report", self.header(fleet, document_digest, window_number) + self.ciphertext)
 
     @property
-    def count(self) -> int:
+    def mask_count(self) -> int:
         """The number of masks."""
         return (len(self.ciphertext) - _ENCAPSULATED - _TAG) // MASK_BYTES
 
@@ -126,7 +126,7 @@ class Report(Message):
     def _check_consistency(self) -> None:
         if self.previous >= self.number:
             raise range_error(f"previous {self.previous} is not before the number {self.number}")
-        if not len(self.parts) == MASK_BYTES * len(self.observed) == MASK_BYTES * self.sealed.count:
+        if not len(self.parts) == MASK_BYTES * len(self.observed) == MASK_BYTES * self.sealed.mask_count:
             raise length_error("not as many parts as masks and numbers of ticks")
 
 
@@ -206,7 +206,7 @@ class OpeningAnswer(Message):
             raise length_error("an answer has either sums of 8 bytes or a reason")
 
     @property
-    def members(self) -> list[int]:
+    def report_indices(self) -> list[int]:
         """The indices, in the request, of the reports that are in the sum."""
         return [i for i in range(8 * len(self.bitmap)) if self.bitmap[i // 8] >> (7 - i % 8) & 1]
 

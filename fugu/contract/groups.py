@@ -113,9 +113,9 @@ class GroupDocument(Document):
     @property
     def helper_digits(self) -> str:
         """The digits by which people compare the helper's key."""
-        from fugu.contract.envelope import digits
+        from fugu.contract.envelope import key_digits
 
-        return digits(bytes.fromhex(self.helper))
+        return key_digits(bytes.fromhex(self.helper))
 
     @property
     def quorum(self) -> int:

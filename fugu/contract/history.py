@@ -49,13 +49,13 @@ class Noise(NamedTuple):
 
     Attributes:
         ratios: bounds on the likelihood ratios of all outputs of a tick.
-        counted: bounds on the likelihood ratios of the windows alone.
-        states: digest of the map from readings to states: states of another map are other secrets.
+        window_ratios: the same for the windows alone.
+        discretiser_digest: states of another discretiser are other secrets.
     """
 
     ratios: Ratios
     window_ratios: Ratios
-    states: str
+    discretiser_digest: str
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
@@ -64,16 +64,16 @@ class Noise(NamedTuple):
 
     def text(self) -> str:
         """Write the noise in a line, as a device keeps it."""
-        return " ".join(map(str, (*self.ratios, *self.window_ratios, self.states)))
+        return " ".join(map(str, (*self.ratios, *self.window_ratios, self.discretiser_digest)))
 
     @classmethod
     def read(cls, text: str) -> Self | None:
         """Read a line that `text` wrote. Return `None` for an empty line, which stands for unknown noise."""
         if not text:
             return None
-        *ratios, states = text.split()
+        *ratios, digest = text.split()
         ratio_01, ratio_10, *window_ratios = map(Fraction, ratios)
-        return cls((ratio_01, ratio_10), (window_ratios[0], window_ratios[1]), states)
+        return cls((ratio_01, ratio_10), (window_ratios[0], window_ratios[1]), digest)
 
 
 class Span(NamedTuple):
@@ -106,12 +106,12 @@ class History(NamedTuple):
 
     Attributes:
         complete: whether nothing was drawn before the first span.
-        beside: other streams that are in the class of chains of one of its policies.
+        related_streams: other streams that are in the class of chains of one of its policies.
     """
 
     spans: tuple[Span, ...] = ()
     complete: bool = True
-    beside: tuple[RelatedStream, ...] = ()
+    related_streams: tuple[RelatedStream, ...] = ()
 
 
 class RelatedStream(NamedTuple):
@@ -139,8 +139,8 @@ def history_alone(policy: AnyPolicy) -> History:
     names = (name for name in related_names(policy) if not name.startswith(f"{policy.device}/"))
     related_streams = tuple(RelatedStream(name, None) for name in names)
     if policy.version == 1:
-        return History(beside=related_streams)
-    return History((Span(policy.version, Noise.of(policy), None),), complete=False, beside=related_streams)
+        return History(related_streams=related_streams)
+    return History((Span(policy.version, Noise.of(policy), None),), complete=False, related_streams=related_streams)
 
 
 def related_names(policy: AnyPolicy) -> tuple[str, ...]:
@@ -259,12 +259,12 @@ def _noise_between(
 
 def _larger_noise(noise: Noise | None, other_noise: Noise | None) -> Noise | None:
     """Return the larger ratios of two noises in each direction, or `None` if these are unknown or of other states."""
-    if noise is None or other_noise is None or noise.states != other_noise.states:
+    if noise is None or other_noise is None or noise.discretiser_digest != other_noise.discretiser_digest:
         return None
     return Noise(
         largest_ratios(noise.ratios, other_noise.ratios),
         largest_ratios(noise.window_ratios, other_noise.window_ratios),
-        noise.states,
+        noise.discretiser_digest,
     )
 
 
@@ -277,7 +277,10 @@ def louder_intervals(policy: Policy, history: History) -> list[Interval]:
     names = related_names(policy)
     merged: list[Interval] = []
     for first, last in sorted(
-        ticks for stream in history.beside if stream.name in names for ticks in _louder_intervals(policy, stream)
+        ticks
+        for stream in history.related_streams
+        if stream.name in names
+        for ticks in _louder_intervals(policy, stream)
     ):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = merged[-1][0], max(merged[-1][1], last)
@@ -296,12 +299,12 @@ def _louder_intervals(policy: Policy, related: RelatedStream) -> list[Interval]:
     class_peers = [peer for peer in related.policies if isinstance(peer, Policy) and peer.chains == chains]
     if not spans and related.history.complete and related.policies and not class_peers:
         return all_ticks  # another policy may draw that has not been heard of yet
-    states = {_digest(peer.discretiser) for peer in class_peers}
+    digests = {_digest(peer.discretiser) for peer in class_peers}
     intervals = [
         (_first_tick(span, spans), span.end)
         for span in spans
         if span.noise is None
-        or span.noise.states not in states
+        or span.noise.discretiser_digest not in digests
         or max(map(log_ratio, span.noise.ratios)) > Decimal(joint_stream.rate)
     ]
     if not related.history.complete:

@@ -41,59 +41,66 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
     from others, `None` if unknown. Streams that can have a joint bound are then taken to be of one sensor.
     NoJointBoundError: there is no bound. GuaranteeError: the joint loss is not finite.
     """
-    streams = []
+    symbol_policies = []
     for policy in policies:
         if not isinstance(policy, Policy):
             raise NoJointBoundError(
                 f"stream {policy.stream} is measured: what its points tell together is not bounded by the device"
             )
-        streams.append(policy)
-    ticks = max((stretch_ticks(seconds, stream.clock.period_us) for stream in streams), default=1)
-    if len(streams) < 2:
-        return max((stream.bound().epsilon(ticks) for stream in streams), default=0.0)
-    adversary = max((stream.guarantee.adversary for stream in streams), key=ADVERSARIES.index)
-    classes = {stream.chains.model_dump_json(): stream.chains for stream in streams}
+        symbol_policies.append(policy)
+    ticks = max((stretch_ticks(seconds, policy.clock.period_us) for policy in symbol_policies), default=1)
+    if len(symbol_policies) < 2:
+        return max((policy.bound().epsilon(ticks) for policy in symbol_policies), default=0.0)
+    adversary = max((policy.guarantee.adversary for policy in symbol_policies), key=ADVERSARIES.index)
+    classes = {policy.chains.model_dump_json(): policy.chains for policy in symbol_policies}
     if any(chains.named_streams for chains in classes.values()):
-        return max(_bound_of(chains, streams, adversary, sensors or {}).epsilon(ticks) for chains in classes.values())
-    first_stream, *other_streams = streams
-    for other_stream in other_streams:
+        bounds = (_joint_bound(chains, symbol_policies, adversary, sensors or {}) for chains in classes.values())
+        return max(bound.epsilon(ticks) for bound in bounds)
+    first_policy, *other_policies = symbol_policies
+    for policy in other_policies:
         for aspect, first_value, other_value in (
-            ("sensors", sensors and sensors.get(first_stream.stream), sensors and sensors.get(other_stream.stream)),
-            ("discretisers", first_stream.discretiser, other_stream.discretiser),
-            ("clocks", first_stream.clock, other_stream.clock),
+            ("sensors", sensors and sensors.get(first_policy.stream), sensors and sensors.get(policy.stream)),
+            ("discretisers", first_policy.discretiser, policy.discretiser),
+            ("clocks", first_policy.clock, policy.clock),
         ):
             if first_value != other_value:
                 raise NoJointBoundError(
-                    f"streams {first_stream.stream} and {other_stream.stream} have different {aspect}: "
+                    f"streams {first_policy.stream} and {policy.stream} have different {aspect}: "
                     "nobody knows what they tell together"
                 )
-    forward, backward = (prod(ratios) for ratios in zip(*(stream.outputs.ratios for stream in streams), strict=True))
+    stream_ratios = [policy.outputs.ratios for policy in symbol_policies]
+    forward, backward = (prod(ratios) for ratios in zip(*stream_ratios, strict=True))
     # Versions of all the streams may take turns, as those of one may.
-    rate, bounds = log_up(max(forward, backward)), []
+    rate, epsilons = log_up(max(forward, backward)), []
     for chains in classes.values():
         tick_epsilon = chains.ratio_loss(*chains.lasting_ratios(forward, backward), adversary).epsilon
-        bounds.append(chains.stretch_bound(tick_epsilon, 1, rate, (), adversary).epsilon(ticks))
-    return max(bounds)
+        epsilons.append(chains.stretch_bound(tick_epsilon, 1, rate, (), adversary).epsilon(ticks))
+    return max(epsilons)
 
 
-def _bound_of(
-    chains: ChainClass, streams: Sequence[Policy], adversary: Adversary, sensors: Mapping[str, Hashable]
+def _joint_bound(
+    chains: ChainClass, policies: Sequence[Policy], adversary: Adversary, sensors: Mapping[str, Hashable]
 ) -> StretchBound:
-    """Bound the loss of all streams of a class of joint chains, if the given ones are in it and keep their rates."""
+    """Bound the loss of all streams of a joint class; NoJointBoundError if a policy does not fit the class."""
     if not isinstance(chains, JointChains):
-        raise NoJointBoundError(f"the class of stream {streams[0].stream} or of another is not of all of them together")
-    states_of_sensor: dict[tuple[Hashable, Discretiser], tuple[int, ...]] = {}
-    for stream in streams:
+        raise NoJointBoundError(
+            f"the class of stream {policies[0].stream} or of another is not of all of them together"
+        )
+    sensors_before: list[tuple[tuple[Hashable, Discretiser], tuple[int, ...]]] = []
+    for policy in policies:
         try:
-            index = chains.stream_index(stream.device, stream.stream)
+            index = chains.stream_index(policy.device, policy.stream)
         except ValueError as error:
             raise NoJointBoundError(str(error)) from None
         states = chains.shown_states(index)
-        if stream.stream in sensors and states != states_of_sensor.setdefault(
-            (sensors[stream.stream], stream.discretiser), states
-        ):
-            raise NoJointBoundError(f"stream {stream.stream} has the states of another, but not in its class of chains")
-        _check_joint_stream(chains, index, stream)
+        if policy.stream in sensors:
+            sensor = sensors[policy.stream], policy.discretiser  # which may have no hash
+            if any(other == sensor and other_states != states for other, other_states in sensors_before):
+                raise NoJointBoundError(
+                    f"stream {policy.stream} has the states of another, but not in its class of chains"
+                )
+            sensors_before.append((sensor, states))
+        _check_joint_stream(chains, index, policy)
     return chains.stretch_bound(chains.joint_loss(adversary).epsilon, 1, 0.0, (), adversary)
 
 

@@ -230,9 +230,9 @@ class MeasurePolicy(PolicyHeader):
             raise PolicyError("the fallback table has to be for every set of possible states, from tick 0 on for ever")
         check_noise(self.measurement, fallback.noise, 0)
         constraint_sets = ConstraintSets(self.measurement)
-        constraint_sets.all()
+        constraint_sets.all_sets()
         for table in other_tables:
-            if table.constraint not in constraint_sets.all():
+            if table.constraint not in constraint_sets.all_sets():
                 raise PolicyError(f"table {table.number} is for a set of states that is never the possible one")
             try:
                 check_noise(self.measurement, table.noise, table.constraint)

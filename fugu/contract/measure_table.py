@@ -52,8 +52,8 @@ __all__ = [
     "StaircaseNoise",
     "TimedTable",
     "bezout",
-    "members",
     "set_of",
+    "states_in",
 ]
 
 
@@ -212,9 +212,9 @@ def _geometric(ratio: Fraction, uniform: Below) -> int:
     return count
 
 
-def _segment_point(noise: Staircase, shell: int, uniform: Below) -> Point:
+def _segment_point(staircase: Staircase, shell: int, uniform: Below) -> Point:
     """Draw a point of a shell of a segment, which has gcd(end) points on either side of 0."""
-    end = noise.vertices[1]
+    end = staircase.vertices[1]
     steps = math.gcd(*end)
     pick = uniform(2 * steps)
     multiple = (shell - 1) * steps + 1 + pick // 2
@@ -241,7 +241,7 @@ def set_of(states: Any) -> int:
     return reduce(or_, (1 << int(state) for state in states), 0)  # also of numpy, whose integers end at 64 bits
 
 
-def members(state_set: int) -> list[int]:
+def states_in(state_set: int) -> list[int]:
     """Return the states of a set, ascending."""
     states = []
     while state_set:
@@ -259,30 +259,30 @@ class StaircaseNoise:
     """
 
     likely: int
-    noise: Staircase
+    staircase: Staircase
     low: Point
     high: Point
 
     def __post_init__(self) -> None:
         check_integer(self.likely, 1, (1 << MAX_MEASURED_STATES) - 1, "likely")
-        check_dimensions((*self.noise.vertices, self.low, self.high), "a vertex or corner")
-        check_length(self.noise.vertices, 2, MOST_VERTICES, "vertices")
+        check_dimensions((*self.staircase.vertices, self.low, self.high), "a vertex or corner")
+        check_length(self.staircase.vertices, 2, MOST_VERTICES, "vertices")
         if any(low > high for low, high in zip(self.low, self.high, strict=True)):
             raise range_error("the box is empty")
-        if self.noise.ratio.denominator > MOST_RATIO:
+        if self.staircase.ratio.denominator > MOST_RATIO:
             raise range_error("the ratio of the staircase has too many digits")
-        if (1 - self.noise.ratio) * _MAX_SHELLS < 1:
+        if (1 - self.staircase.ratio) * _MAX_SHELLS < 1:
             raise range_error(f"the ratio of the staircase is within 1/{_MAX_SHELLS} of 1: draws would take long")
 
     def draw(self, centre: Point, uniform: Below) -> Point:
         """Draw the point to release around a centre."""
-        point = (c + v for c, v in zip(centre, self.noise.draw(uniform), strict=True))
+        point = (c + v for c, v in zip(centre, self.staircase.draw(uniform), strict=True))
         return tuple(min(max(x, low), high) for x, low, high in zip(point, self.low, self.high, strict=True))
 
     @cached_property
     def likely_states(self) -> list[int]:
         """The likely states, ascending."""
-        return members(self.likely)
+        return states_in(self.likely)
 
 
 Noise = NoiseTable | StaircaseNoise
@@ -383,8 +383,8 @@ class TimedTable(Message):
         if isinstance(noise, NoiseTable):
             packed_rows = b"".join(_big_endian(row).tobytes() for row in noise.rows)
             return [*header, 0, [noise.points, len(noise.rows), packed_rows]]
-        p, q = noise.noise.ratio.as_integer_ratio()
-        return [*header, 1, [_set_bytes(noise.likely), noise.noise.vertices, p, q, noise.low, noise.high]]
+        p, q = noise.staircase.ratio.as_integer_ratio()
+        return [*header, 1, [_set_bytes(noise.likely), noise.staircase.vertices, p, q, noise.low, noise.high]]
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:

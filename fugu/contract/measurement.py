@@ -22,7 +22,7 @@ from typing import Any
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.losses import exp_up
 from fugu.contract.measure_frames import Point
-from fugu.contract.measure_table import Noise, StaircaseNoise, members, set_of
+from fugu.contract.measure_table import Noise, StaircaseNoise, set_of, states_in
 from fugu.contract.noise_table import NoiseTable
 
 __all__ = ["MOST_EPSILON", "RATIO_BITS", "ConstraintSets", "Measurement", "check_noise", "floor_exp", "neighbours_of"]
@@ -103,7 +103,7 @@ class Measurement:
 
     def centres(self, likely_set: int) -> tuple[Point, ...]:
         """Return for each state its own measurement if it is likely, else the measurement of its surrogate."""
-        likely_states = members(likely_set)
+        likely_states = states_in(likely_set)
         centres = (
             state if likely_set >> state & 1 else self.surrogate(state, likely_states) for state in range(self.states)
         )
@@ -125,7 +125,7 @@ class ConstraintSets:
         self._start: int | None = None
         self._end = 0
 
-    def at(self, tick: int) -> int:
+    def set_at(self, tick: int) -> int:
         """Return the set of a tick; PolicyError if there are too many different sets, or no state is possible."""
         while self._start is None and tick > self._ticks[-1]:
             self._add_set()
@@ -134,37 +134,36 @@ class ConstraintSets:
             tick = first_tick + (tick - first_tick) % (self._end - first_tick)
         return self._sets[bisect_right(self._ticks, tick) - 1]
 
-    def all(self) -> list[int]:
-        """Return all sets in their order, each for some ticks; errors as for `at`."""
+    def all_sets(self) -> list[int]:
+        """Return all sets in their order, each for some ticks; errors as for `set_at`."""
         while self._start is None:
             self._add_set()
         return list(self._sets)
 
-    @property
-    def first_ticks(self) -> tuple[int, ...]:
-        """The first tick of each set of `all`."""
-        self.all()
-        return tuple(self._ticks)
-
-    def ticks(self, state_set: int) -> tuple[int, int | None]:
+    def ticks_of(self, state_set: int) -> tuple[int, int | None]:
         """Return the first tick of a set and the tick after its last, or None for this if the set recurs for ever."""
-        sets = self.all()
+        sets = self.all_sets()
         first_tick = self._ticks[sets.index(state_set)]
-        if state_set in sets[self.start :]:
+        if state_set in sets[self.cycle_index :]:
             return first_tick, None
         return first_tick, self._ticks[len(sets) - sets[::-1].index(state_set)]
 
     @property
-    def start(self) -> int:
-        """The index in `all` at which the cycle begins."""
-        self.all()
+    def cycle_index(self) -> int:
+        """The index, in `all_sets`, of the set that begins the cycle."""
+        self.all_sets()
         assert self._start is not None
         return self._start
+
+    @property
+    def cycle_tick(self) -> int:
+        """The tick at which the cycle begins."""
+        return self._ticks[self.cycle_index]
 
     def _add_set(self) -> None:
         tick = self._ticks[-1]
         steps, change_tick = self.measurement.steps(tick)
-        next_states = reduce(or_, (steps[state] for state in members(self._chain_states)), 0)
+        next_states = reduce(or_, (steps[state] for state in states_in(self._chain_states)), 0)
         if not next_states:
             raise PolicyError(f"no state is possible at tick {tick + 1}: every state needs a successor")
         tick = change_tick if next_states == self._chain_states else tick + 1
@@ -182,7 +181,7 @@ class ConstraintSets:
 
 def shown_set(state_set: int, shows: Sequence[int]) -> int:
     """Return the set of states that the states of a set show, which is the same set if `shows` is empty."""
-    return set_of({shows[state] for state in members(state_set)}) if shows else state_set
+    return set_of({shows[state] for state in states_in(state_set)}) if shows else state_set
 
 
 def _successor_sets(rows: Sequence[Sequence[tuple[int, float]]]) -> tuple[int, ...]:
@@ -213,7 +212,7 @@ def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], succes
         neighbours = _neighbours_within(coordinates, min(Fraction(graph_value), _MAX_RADIUS))
     elif kind == "transition":
         for next_states in set(successors):
-            for state in members(next_states):
+            for state in states_in(next_states):
                 neighbours[state] |= next_states
     else:
         for a, b in graph_value:
@@ -273,7 +272,7 @@ def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None
     all_states = (1 << measurement.states) - 1
     if constraint & ~all_states:
         raise GuaranteeError("the table is for states that the policy does not have")
-    states = members(constraint or all_states)
+    states = states_in(constraint or all_states)
     if len(states) < 2:
         raise GuaranteeError("a table for one possible state protects nothing: only the fallback may be used then")
     bound = floor_exp(measurement.epsilon)
@@ -289,7 +288,7 @@ def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None
         if not constraint:
             raise GuaranteeError("a fallback table has to protect every pair of states")
         _check_pairs(measurement, states, constraint, protects)
-    for state in members(all_states & ~constraint) if constraint else ():
+    for state in states_in(all_states & ~constraint) if constraint else ():
         if (partners := _too_few_partners(measurement, state, states, protects)) is not None:
             count_words = "none that is" if partners == 0 else f"only {partners} that are"
             raise GuaranteeError(f"state {state}, which should not be possible, is hidden together with {count_words}")
@@ -298,7 +297,7 @@ def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None
 def _check_pairs(measurement: Measurement, states: list[int], constraint: int, protects: PairTest) -> None:
     """Refuse noise that tells neighbours apart, or hides a state among too few possible states."""
     for state in states:
-        neighbours = members(measurement.neighbours[state] & constraint)
+        neighbours = states_in(measurement.neighbours[state] & constraint)
         for peer in neighbours:
             if peer > state and not protects(state, peer):
                 raise GuaranteeError(f"some point tells state {state} from state {peer}, which the policy graph joins")
@@ -356,7 +355,7 @@ def _hull_test(measurement: Measurement, noise: StaircaseNoise, states: list[int
     """Return whether a staircase protects every pair of the states, and the test of one pair."""
     if noise.likely >> measurement.states:
         raise GuaranteeError("the table keeps states that the policy does not have")
-    hull = noise.noise
+    hull = noise.staircase
     if hull.ratio.denominator << RATIO_BITS > bound * hull.ratio.numerator:
         raise GuaranteeError("the steps of the staircase are higher than e^epsilon")
     centres = measurement.centres(noise.likely)

@@ -23,7 +23,7 @@ from fugu.contract.discretisers import Discretiser
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.losses import Adversary, claimed_ratio
 from fugu.contract.measure_policy import CategoryGraph, CompleteGraph, EdgeGraph, MeasurePolicy
-from fugu.contract.measure_table import members
+from fugu.contract.measure_table import states_in
 from fugu.contract.measurement import neighbours_of
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
@@ -150,7 +150,7 @@ def _measured_pins(policy: MeasurePolicy) -> MeasuredPins:
     return MeasuredPins(
         discretiser=policy.discretiser,
         clock=policy.clock,
-        start=tuple(members(policy.measurement.initial)),
+        start=tuple(states_in(policy.measurement.initial)),
         steps=_step_lists(policy.measurement.successors),
         shows=policy.shows,
         cycle=policy.cycle,
@@ -162,7 +162,7 @@ def _measured_pins(policy: MeasurePolicy) -> MeasuredPins:
 
 
 def _step_lists(successors: Iterable[int]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(members(states)) for states in successors)
+    return tuple(tuple(states_in(states)) for states in successors)
 
 
 def _pair_graph(policy: MeasurePolicy) -> CompleteGraph | CategoryGraph | EdgeGraph:
@@ -170,7 +170,7 @@ def _pair_graph(policy: MeasurePolicy) -> CompleteGraph | CategoryGraph | EdgeGr
     if isinstance(policy.graph, CompleteGraph | CategoryGraph | EdgeGraph):
         return policy.graph
     neighbours = policy.measurement.neighbours
-    return EdgeGraph(edges=tuple((a, b) for a, peers in enumerate(neighbours) for b in members(peers) if a < b))
+    return EdgeGraph(edges=tuple((a, b) for a, peers in enumerate(neighbours) for b in states_in(peers) if a < b))
 
 
 def violations(policy: AnyPolicy, pins: SymbolPins | MeasuredPins) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
     if own_pins.schedule != pins.schedule:
         problems.append("the states that can follow one another are not the pinned ones")
     for state, (neighbours, pinned) in enumerate(zip(policy.measurement.neighbours, pins.neighbours(), strict=True)):
-        if missing_neighbours := members(pinned & ~neighbours):
+        if missing_neighbours := states_in(pinned & ~neighbours):
             problems.append(f"its graph does not join the pinned pair of states {state} and {missing_neighbours[0]}")
             break
     if policy.factor > pins.factor:

@@ -31,50 +31,50 @@ class Query:
 
     Attributes:
         unit: of its numbers.
-        each: whether every state has a number of its own.
-        pairs: whether it is about pairs of consecutive ticks.
+        per_state: whether every state has a number of its own.
+        of_pairs: whether it is about pairs of consecutive ticks.
         blocks: blocks of the local day that have a number each, for a profile of the day; else none.
     """
 
     name: str
-    each: bool = False
+    per_state: bool = False
     unit: Unit = "ticks"
-    pairs: bool = False
+    of_pairs: bool = False
     blocks: DayBlocks | None = None
 
     @property
     def is_additive(self) -> bool:
         """True if a window is the sum of its parts: what a tick adds depends neither on other ticks nor on the time."""
-        return self.blocks is None and not self.pairs
+        return self.blocks is None and not self.of_pairs
 
     @property
     def is_single(self) -> bool:
         """True if the answer is a single sum over ticks."""
-        return self.is_additive and not self.each
+        return self.is_additive and not self.per_state
 
     @property
     def sensitivity(self) -> int:
         """The largest change of all counts together by one tick's state; 2 with several: one loses, one gains."""
-        return 2 if self.each else 1
+        return 2 if self.per_state else 1
 
     def groups(self, states: Sequence[_State]) -> tuple[tuple[_State, ...], ...]:
         """Return for each number its states, among the states of the query."""
         if self.blocks is not None:
             return (tuple(states),) * len(self.blocks.labels)
-        return tuple((state,) for state in states) if self.each else (tuple(states),)
+        return tuple((state,) for state in states) if self.per_state else (tuple(states),)
 
-    def names(self, states: Sequence[str]) -> tuple[str, ...]:
+    def count_names(self, states: Sequence[str]) -> tuple[str, ...]:
         """Return each number of a window in words; `states` are the states of the query."""
         return tuple(map(" or ".join, self.groups(states))) if self.blocks is None else self.blocks.labels
 
-    def labels(self, states: Sequence[str]) -> tuple[str, ...]:
+    def number_names(self, states: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the numbers; `states` are the states of the query."""
-        return tuple(states) if self.each else (f"{self.name} of {' + '.join(states)}",)
+        return tuple(states) if self.per_state else (f"{self.name} of {' + '.join(states)}",)
 
     def description(self, states: Sequence[str]) -> str:
         """Describe all numbers in words; `states` are the states of the query."""
         tail = "" if self.blocks is None else f", by {self.blocks.seconds / 3600:g} h of the day ({self.blocks.zone})"
-        return f"{self.unit} of {'each state' if self.each else ' + '.join(states)}{tail}"
+        return f"{self.unit} of {'each state' if self.per_state else ' + '.join(states)}{tail}"
 
     def max_ticks(self, length: int, period_us: int | None) -> int:
         """Return the largest possible number of a window of `length` ticks, for any period if `period_us` is None."""
@@ -99,10 +99,10 @@ def query_of(states: object, blocks: Blocks | None) -> Query:
 
 
 COUNT = Query("count")
-HISTOGRAM = Query(EACH, each=True)
+HISTOGRAM = Query(EACH, per_state=True)
 WINDOW_QUERIES = {query.name: query for query in (COUNT, HISTOGRAM)}
 """The queries of windows by name."""
 QUERIES = WINDOW_QUERIES | {
-    query.name: query for query in (Query("frequency", unit="share"), Query("dwell", pairs=True))
+    query.name: query for query in (Query("frequency", unit="share"), Query("dwell", of_pairs=True))
 }
 """The queries of the gateway's releases by name."""

@@ -395,7 +395,7 @@ class ReleaseFrame(JsonMessage):
         query = fields.get("query")
         if not isinstance(query, str) or query not in QUERIES:
             return None
-        return fields.get("states") if QUERIES[query].each else ()
+        return fields.get("states") if QUERIES[query].per_state else ()
 
     def __post_init__(self) -> None:
         check_integer(self.length, 1, MAX_TICK - self.first + 1, "length")

@@ -314,15 +314,15 @@ def _measure_document(policy: MeasurePolicy, stretches: Sequence[Stretch]) -> Js
         "adversary": stream_loss.adversary,
         "start": stream_loss.start,
         "stretches": stretch_documents(stretches),
-        "sets": [states.bit_count() for states in constraints.all()],
-        "repeats_from": constraints.start,
+        "sets": [states.bit_count() for states in constraints.all_sets()],
+        "repeats_from": constraints.cycle_tick,
         "tables": _table_documents(policy),
     }
 
 
 def _measure_report(policy: MeasurePolicy, check: Check) -> Report:
     constraints = ConstraintSets(policy.measurement)
-    state_sets = constraints.all()
+    state_sets = constraints.all_sets()
     edge_count = sum(neighbours.bit_count() for neighbours in policy.measurement.neighbours) // 2
     yield Line(
         f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise"
@@ -338,9 +338,8 @@ def _measure_report(policy: MeasurePolicy, check: Check) -> Report:
         yield Line(f"  {line}")
     yield Line(f"  {missing_sentence(policy)}")
     sizes = [str(state_set.bit_count()) for state_set in state_sets[:8]] + ["..."] * (len(state_sets) > 8)
-    yield Line(
-        f"  possible states from tick 0 on: {', '.join(sizes)}; the sets repeat from tick {constraints.start} on"
-    )
+    repeat_words = f"the sets repeat from tick {constraints.cycle_tick} on"
+    yield Line(f"  possible states from tick 0 on: {', '.join(sizes)}; {repeat_words}")
     for table in _table_documents(policy):
         name = "fallback" if table["number"] == 0 else f"table {table['number']}"
         until_words = "" if table["until"] is None else f" to {table['until'] - 1}"

@@ -53,9 +53,9 @@ def planned_measurement(plan: MeasurePlan) -> Result:
         "stretches": stretch_documents(stream.stretches),
         "adversary": stream.adversary,
         "bound": stream.bound,
-        "run_in": constraints.first_ticks[constraints.start],
-        "period": len(constraints.all()) - constraints.start,
-        "different_sets": len(set(constraints.all())),
+        "run_in": constraints.cycle_tick,
+        "period": len(constraints.all_sets()) - constraints.cycle_index,
+        "different_sets": len(set(constraints.all_sets())),
         "sets": [_set_document(set_plan) for set_plan in plan.sets],
         "delta_set": None if plan.delta is None else _set_document(plan.delta),
         "notes": [*_notes(plan)],
@@ -173,11 +173,11 @@ def _measure_report(plan: MeasurePlan) -> Report:
 
 def _possible_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     constraints, states = plan.constraints, plan.spec.states
-    sizes = [possible_set.bit_count() for possible_set in constraints.all()]
-    if len(set(constraints.all())) == 1:
+    sizes = [possible_set.bit_count() for possible_set in constraints.all_sets()]
+    if len(set(constraints.all_sets())) == 1:
         return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
-    start_rows = [("at tick 0", f"{sizes[0]} of {states} states")] if constraints.start else []
-    cycle_sizes, cycle_tick = sizes[constraints.start :], constraints.first_ticks[constraints.start]
+    start_rows = [("at tick 0", f"{sizes[0]} of {states} states")] if constraints.cycle_index else []
+    cycle_sizes, cycle_tick = sizes[constraints.cycle_index :], constraints.cycle_tick
     cycle_words = f"{len(cycle_sizes)} sets in turn, of {min(cycle_sizes)} to {max(cycle_sizes)} states"
     later_words = f"{cycle_sizes[0]} of {states} states" if len(cycle_sizes) == 1 else cycle_words
     return [*start_rows, (f"from tick {cycle_tick} on", later_words)]
@@ -264,7 +264,7 @@ def _set_parts(plan: MeasurePlan) -> Report:
             for set_plan in listed_sets
         ],
     )
-    unlisted_count = len(plan.constraints.all()) - len(listed_sets)
+    unlisted_count = len(plan.constraints.all_sets()) - len(listed_sets)
     yield Line("* comes back for ever." + (f" {unlisted_count} more sets are not shown." if unlisted_count > 0 else ""))
 
 

@@ -23,7 +23,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.losses import OUTWARD, Adversary
 from fugu.contract.measure_policy import MeasurePolicy, StreamStart
-from fugu.contract.measure_table import members
+from fugu.contract.measure_table import states_in
 from fugu.contract.measurement import ConstraintSets, Measurement
 from fugu.contract.stretches import Stretch, StretchBound
 from fugu.places.graphs import GraphError
@@ -55,12 +55,12 @@ def accepted_loss(measurement: Measurement) -> Floats:
     """
     states = measurement.states
     multiples = np.full((states, states), 1.0)
-    for possible_states in ConstraintSets(measurement).all():
+    for possible_states in ConstraintSets(measurement).all_sets():
         edges = np.zeros((states, states), dtype=np.int8)
-        for state in members(possible_states):
-            edges[state, members(measurement.neighbours[state] & possible_states)] = 1
+        for state in states_in(possible_states):
+            edges[state, states_in(measurement.neighbours[state] & possible_states)] = 1
         hops = shortest_path(csr_array(edges), unweighted=True)
-        state_pairs = np.ix_(members(possible_states), members(possible_states))
+        state_pairs = np.ix_(states_in(possible_states), states_in(possible_states))
         multiples[state_pairs] = np.maximum(multiples[state_pairs], np.minimum(hops[state_pairs], measurement.factor))
     return np.asarray(measurement.epsilon * multiples * _UP * (1.0 - np.eye(states)), dtype=np.float64)
 

@@ -394,7 +394,7 @@ def emission(noise: Noise, points: Ints) -> Emission:
     if len(points) * (point_count := math.prod(shape)) > MOST_CELLS:
         raise GraphError(f"{len(points)} states and {point_count} points are too many: measure on a coarser lattice")
     box = Box(noise.low, 1, shape)
-    mass = clamped_mass(_hull_of(noise.noise.vertices), _centres(noise, points), box, float(noise.noise.ratio))
+    mass = clamped_mass(_hull_of(noise.staircase.vertices), _centres(noise, points), box, float(noise.staircase.ratio))
     return Emission({tuple(point): index for index, point in enumerate(box.points().tolist())}, mass)
 
 
@@ -402,8 +402,8 @@ def noise_loss(noise: Noise, points: Ints) -> NDArray[np.float64]:
     """Return the per-tick loss of compiled noise for each pair of states, N x N in nats, rounded up."""
     if isinstance(noise, NoiseTable):
         return table_loss(_weights(noise))
-    centres, hull = _centres(noise, points), _hull_of(noise.noise.vertices)
-    step_loss = -float(np.log(float(noise.noise.ratio))) * (1.0 + OUTWARD)
+    centres, hull = _centres(noise, points), _hull_of(noise.staircase.vertices)
+    step_loss = -float(np.log(float(noise.staircase.ratio))) * (1.0 + OUTWARD)
     return np.array([hull.ceil_gauges(centre - centres) * step_loss for centre in centres])
 
 
@@ -418,7 +418,7 @@ def noise_pairs(noise: Noise, points: Ints, constraint: Bools, epsilon: float) -
         is_protected[np.ix_(states, states)] = keeps_bound & keeps_bound.T
     else:
         centres = _centres(noise, points)[states]
-        is_protected[np.ix_(states, states)] = _hull_of(noise.noise.vertices).pairs_within(centres)
+        is_protected[np.ix_(states, states)] = _hull_of(noise.staircase.vertices).pairs_within(centres)
     np.fill_diagonal(is_protected, False)
     return is_protected
 

@@ -82,7 +82,7 @@ class SetPlan(NamedTuple):
 def set_plans(spec: MeasureSpec, constraints: ConstraintSets) -> tuple[SetPlan, ...]:
     """Plan each different set of possible states, ordered by first tick; of too many, prefer sets of the cycle."""
     plans = []
-    different_sets = [(*constraints.ticks(states), states) for states in dict.fromkeys(constraints.all())]
+    different_sets = [(*constraints.ticks_of(states), states) for states in dict.fromkeys(constraints.all_sets())]
     for first, until, states in sorted(different_sets, key=lambda ticks: (ticks[1] is not None, ticks[0]))[:_MOST_SETS]:
         possible = mask_of(states, spec.states)
         plans.append(set_plan(spec, first, until, possible, possible))
@@ -309,7 +309,7 @@ def make_measure_plan(
     if worst_set.noise is not None:
         named_share = float((prior[:, None] * emission(worst_set.noise, spec.values).probabilities).max(axis=0).sum())
         promised_factor = _promised_factor(spec, initial, sets)
-    is_endless = constraints.start == len(constraints.all()) - 1 and not (spec.shows or spec.changes)
+    is_endless = constraints.cycle_index == len(constraints.all_sets()) - 1 and not (spec.shows or spec.changes)
     errors, reasons = assess(spec, worst_set, prior, is_endless=is_endless, quick=quick)
     if refused is not None:
         reasons["staircase"] = refused

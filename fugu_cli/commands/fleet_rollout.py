@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer import Argument, Option
 
 from fugu.contract.errors import FuguError, UsageError
-from fugu.contract.fleet_documents import Address, PolicyDocument, compile_for_boards, units
+from fugu.contract.fleet_documents import Address, PolicyDocument, board_units, compile_for_boards
 from fugu.host.arguments import moment, one_of, stream_units
 from fugu.host.files import file_errors, write_public
 from fugu.library.report import Line, Part, Result, Table
@@ -191,7 +191,7 @@ def _new_document(root: Root, policies: list[Path], options: DocumentOptions, ro
         valid_until=valid_until,
         on_expiry=expiry,
     )
-    old_units = units(template) if template is not None else {}
+    old_units = board_units(template) if template is not None else {}
     if not options.boards and not old_units:
         if options.unit:
             raise UsageError("--unit is of documents for boards: give --boards too")

@@ -273,7 +273,7 @@ def _wanted_windows(options: WindowOptions, source: ChainSource, period: float |
     states: Any
     if options.count is not None:
         states = _counted_states(options.count, query)
-    elif query.each:
+    elif query.per_state:
         states = EACH
     elif stream_states(source.chains) == 2:
         states = (1,)
@@ -333,7 +333,7 @@ def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
 
 def _counted_states(states_text: str, query: Query) -> tuple[int, ...]:
     """Parse the states of --count; UsageError for text that is none, or a query that counts each state."""
-    if query.each:
+    if query.per_state:
         raise UsageError("--count is for counts; a histogram has all states")
     return arguments.states(states_text)
 

@@ -25,7 +25,7 @@ from edge_agent.shares import device_key
 from firmware_sim.devices import simulate_recording
 from firmware_sim.homes import SimulatedHomes
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.envelope import Envelope, digits
+from fugu.contract.envelope import Envelope, key_digits
 from fugu.contract.errors import FuguError
 from fugu.contract.group_frames import Report
 from fugu.contract.groups import SharedWindow
@@ -145,7 +145,7 @@ def _home_device(site: Site, policy: Policy, states: Ints, group: SharedWindow) 
     with device.config.open("a") as config:
         config.write("\n".join(["[[groups]]", *toml_lines(pin), ""]))
     signing_key = Ed25519PrivateKey.from_private_bytes(device_key(folder / "outbox.sqlite"))
-    return device, digits(signing_key.public_key().public_bytes_raw())
+    return device, key_digits(signing_key.public_key().public_bytes_raw())
 
 
 class _Scene:

@@ -99,7 +99,7 @@ def shown_releases(frames: Sequence[ReleaseFrame]) -> Report:
     """Show a table and its guarantee for each release."""
     for frame in frames:
         percent_text = f"{frame.confidence * 100:g} %"
-        labels = frame.definition.labels(frame.states)
+        labels = frame.definition.number_names(frame.states)
         columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)
         title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {device_count(frame.devices)}"
         rows = [(label, *(f"{figure:.6g}" for figure in figures)) for label, *figures in columns]

@@ -221,7 +221,7 @@ def _estimate_text(estimate: Estimate) -> str:
 
 
 def _release_line(release: ReleaseFrame) -> str:
-    intervals = zip(release.definition.labels(release.states), _intervals(release), strict=True)
+    intervals = zip(release.definition.number_names(release.states), _intervals(release), strict=True)
     interval_words = ", ".join(f"{label} {interval}" for label, interval in intervals)
     name = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
     stretch = f"any {release.stretch_ticks} ticks in a row" if release.stretch_ticks > 1 else "a tick"

@@ -177,7 +177,7 @@ def _symbol_counts(
     policy: Policy, table: NoiseTable, plan: ScheduledRelease, config: ReleaseConfig, query: Query
 ) -> Definition:
     symbols = table.symbols
-    consecutive = query.definition.pairs
+    consecutive = query.definition.of_pairs
     groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(symbols**2 if consecutive else symbols))
     if query.definition.is_single and (rule := two_valued_weights(table, query.states)) is not None:
         groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)

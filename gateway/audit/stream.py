@@ -27,7 +27,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
 from fugu.contract.groups import GroupDocument
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.measure_table import Noise, members
+from fugu.contract.measure_table import Noise, states_in
 from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy
@@ -75,7 +75,7 @@ def attack_points(
     used_tables = [table for table in policy.measure_tables if table.constraint in (0, lasting_states)]
     tables = [(table, _emission(policy, table.noise)) for table in used_tables]
     level_share, neighbour_masks = LEVEL / max(1, 2 * len(readers)) / len(tables), policy.measurement.neighbours
-    alike_pairs = {(x, z) for x in members(state_mask) for z in members(neighbour_masks[x] & state_mask) if x != z}
+    alike_pairs = {(x, z) for x in states_in(state_mask) for z in states_in(neighbour_masks[x] & state_mask) if x != z}
     chain, stream_loss = _stationary_chain(policy), policy.stream_loss
     certified_epsilon = math.inf if stream_loss.epsilon is None else stream_loss.epsilon
     for reader_number, audience in enumerate(readers):
@@ -110,8 +110,8 @@ def attack_points(
 def _possible_states(policy: MeasurePolicy) -> tuple[int, int]:
     """Return bit masks of the states possible at some tick, and in the long run at every tick (0 if these vary)."""
     constraint_sets = ConstraintSets(policy.measurement)
-    all_sets = constraint_sets.all()
-    recurrent_sets = all_sets[constraint_sets.start :]
+    all_sets = constraint_sets.all_sets()
+    recurrent_sets = all_sets[constraint_sets.cycle_index :]
     return reduce(or_, all_sets), recurrent_sets[0] if len(recurrent_sets) == 1 else 0
 
 

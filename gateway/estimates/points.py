@@ -157,7 +157,7 @@ class MeasureModel:
 
     def possible_states(self, tick: int) -> NDArray[np.bool_]:
         """Return (N,) for each state whether an adversary can hold it possible at a tick."""
-        constraint = self.reach.at(tick)
+        constraint = self.reach.set_at(tick)
         return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
 
     def follow(self, distribution: Floats, first: int, points: Sequence[Released | None], tables: Tables) -> Tracking:
@@ -201,7 +201,7 @@ class MeasureModel:
 
     def degree(self, table_number: int, tick: int, tables: Tables) -> int:
         """Return the least number of states among which a table hides a possible state at a tick; 0 if unknown."""
-        constraint = self.reach.at(tick)
+        constraint = self.reach.set_at(tick)
         cache_key = (table_number, constraint)
         if cache_key not in self._degrees:
             if (table := tables(table_number)) is None:

@@ -134,8 +134,8 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
 
 def other_ticks(old_document: PolicyDocument, new_document: PolicyDocument) -> dict[str, str]:
     """Return the reason why a new document moves a stream's ticks, by stream of both documents."""
-    old_policies, reasons = {policy.stream: policy for policy in old_document.templates()}, {}
-    for policy in new_document.templates():
+    old_policies, reasons = {policy.stream: policy for policy in old_document.example_policies()}, {}
+    for policy in new_document.example_policies():
         old_policy = old_policies.get(policy.stream, policy)
         old_ticks = _window_ticks(old_policy)
         moved_names = [name for name, ticks in _window_ticks(policy).items() if ticks != old_ticks.get(name, ticks)]
@@ -292,7 +292,7 @@ def _stream_changes(
     reasons, old_worths = other_ticks(old_document, new_document), _stream_worths(old_document, cache)
     return {
         name: StreamChange(name, old_worth, new_worths.get(name), reasons.get(name, ""), _profile_days(policy))
-        for (name, old_worth), policy in zip(old_worths.items(), old_document.templates(), strict=True)
+        for (name, old_worth), policy in zip(old_worths.items(), old_document.example_policies(), strict=True)
     }
 
 
@@ -304,7 +304,7 @@ def _profile_days(policy: AnyPolicy) -> float:
 
 def _stream_worths(document: PolicyDocument, cache: dict[str, Worth]) -> dict[str, Worth]:
     worth_by_stream = {}
-    for policy in document.templates():
+    for policy in document.example_policies():
         content = json.dumps({**json.loads(policy.to_json()), "version": 0, "device": "", "fallback": "", "tables": ""})
         if isinstance(policy, MeasurePolicy):
             content += repr([table.noise for table in policy.measure_tables])

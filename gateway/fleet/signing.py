@@ -272,7 +272,7 @@ def make_document(
 
 def verify_guarantees(document: PolicyDocument) -> None:
     """Derive every guarantee of a document again. Raises FuguError if one does not hold."""
-    policies = document.templates()
+    policies = document.example_policies()
     for policy in policies:
         policy.verify()
     check_joint_streams(policies)
@@ -280,7 +280,7 @@ def verify_guarantees(document: PolicyDocument) -> None:
 
 def promises(document: PolicyDocument) -> list[StreamPromise]:
     """Return the promises of a document's policies, one for each stream."""
-    return list(map(promise_of, document.templates()))
+    return list(map(promise_of, document.example_policies()))
 
 
 def promise_of(policy: AnyPolicy) -> StreamPromise:
@@ -351,4 +351,4 @@ def read_pins(files: Sequence[Path], fleet: str) -> dict[str, SymbolPins | Measu
 def read_templates(files: Sequence[Path], fleet: str) -> tuple[AnyPolicy, ...]:
     """Read policies that are for any device of a fleet. Raises as `read_pins`."""
     everyone = Address(everyone=True)
-    return make_document(fleet, 1, everyone, read_bodies(files, fleet, everyone)).templates()
+    return make_document(fleet, 1, everyone, read_bodies(files, fleet, everyone)).example_policies()

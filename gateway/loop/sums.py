@@ -238,7 +238,7 @@ class Sums(Part):
         check_signed(envelope, "answer", bytes.fromhex(group.helper))
         if (answer.fleet, answer.group, group_name) != (group.fleet, group.name, group.name):
             raise RefusedError("an answer of another group", Reason.WINDOW_MISMATCH)
-        members, sealed_masks = answer.members, self._sealed_masks(opening)
+        members, sealed_masks = answer.report_indices, self._sealed_masks(opening)
         if sealed_masks is None:
             raise RefusedError("an answer about a set that is here no more", Reason.WINDOW_MISMATCH)
         sums = unpack_numbers(answer.sums)
@@ -261,7 +261,7 @@ class Sums(Part):
             return
         assert self._releasing is not None  # without releases no set is fixed
         set_reports = self._store.sums.chosen(opening.document, opening.number)
-        members = [set_reports[i] for i in answer.members]
+        members = [set_reports[i] for i in answer.report_indices]
         packed_shares = [answer.sums, *(report.parts for report in members)]
         totals = [signed_total(shares) for shares in zip(*map(unpack_numbers, packed_shares), strict=True)]
         observed = [sum(ticks) for ticks in zip(*(report.observed for report in members), strict=True)]

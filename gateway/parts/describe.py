@@ -154,7 +154,7 @@ class InForce:
     def history(self, device: str, stream: str) -> History:
         """Return the ticks of all versions of a stream, and those of streams that move with it."""
         return self._own_history(device, stream)._replace(
-            beside=self._catalogue.related(device, stream, self._own_history)
+            related_streams=self._catalogue.related(device, stream, self._own_history)
         )
 
     def _own_history(self, device: str, stream: str) -> History:

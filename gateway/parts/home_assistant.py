@@ -181,7 +181,7 @@ def _count_sensors(description: Description) -> dict[str, Component]:
     """Return by key a sensor for each share that a stream's windows count."""
     topic, is_single, components = _topic("count", description), len(description.windows) == 1, {}
     for window in description.windows:
-        if window.query.each:
+        if window.query.per_state:
             shares = {f".{index}": (f"_{label}", label) for index, label in _shown_states(description.states)}
         else:
             states, *other_groups = window.groups(description.states)

@@ -204,11 +204,11 @@ class TableSender(Part):
         ticks_ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
         policy_sets = {table.constraint for table in policy.measure_tables}
         # Without changes, later sets are those of the next ticks.
-        set_ticks = ticks_ahead if policy.changes else min(ticks_ahead, len(model.reach.all()))
-        tick_of_set = {model.reach.at(set_tick): set_tick for set_tick in range(tick + set_ticks, tick - 1, -1)}
+        set_ticks = ticks_ahead if policy.changes else min(ticks_ahead, len(model.reach.all_sets()))
+        tick_of_set = {model.reach.set_at(set_tick): set_tick for set_tick in range(tick + set_ticks, tick - 1, -1)}
         for constraint, set_tick in sorted(tick_of_set.items(), key=itemgetter(1)):
             if constraint not in policy_sets and constraint.bit_count() >= 2:
-                first_tick, until = model.reach.ticks(constraint)
+                first_tick, until = model.reach.ticks_of(constraint)
                 possible = model.possible_states(set_tick)
                 yield possible, possible, (first_tick, FOR_EVER if until is None else until), MOST_HELD - _SPARE
         if policy.delta <= 0.0 or newest_frame is None or newest_frame.frame.last >= tick:

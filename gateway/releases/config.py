@@ -136,7 +136,7 @@ class ScheduledRelease(Document):
             raise ValueError(f"scale of release {self.name} must lie in 1/10..10^9")
         if self.audience == SITE and self.scale is None:
             raise ValueError(f"release {self.name} to the site has no allowance to share: give it a scale")
-        if bool(self.states) == QUERIES[self.query].each:
+        if bool(self.states) == QUERIES[self.query].per_state:
             raise ValueError(f"release {self.name}: a histogram names no states, and any other query names some")
         if len(set(self.states)) != len(self.states):
             raise ValueError(f"release {self.name} names a state twice")

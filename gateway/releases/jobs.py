@@ -213,7 +213,9 @@ def _job(plan: ScheduledRelease, devices: tuple[str, ...], config: ReleaseConfig
     topic = topic_of("release", catalogue.fleet, plan.audience, name)
     tick_allowances = _compare_mechanisms(plan, devices, audience, catalogue)
     mechanism = _quietest_mechanism(tick_allowances)
-    is_useful = not query.definition.pairs and all(policy.useful_for == "share" for policy in newest_policies.values())
+    is_useful = not query.definition.of_pairs and all(
+        policy.useful_for == "share" for policy in newest_policies.values()
+    )
     question = Question(
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
         *(windows, silent, plan.chains),

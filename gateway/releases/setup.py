@@ -355,7 +355,7 @@ def history_in_store(store: Store, catalogue: Catalogue, device: str, stream: st
         rows = store.versions.timeline(device, stream).intervals
         return history_of(rows, noises, may_go_back=catalogue.may_go_back(device), may_drop=True)
 
-    return stream_history(device, stream)._replace(beside=catalogue.related(device, stream, stream_history))
+    return stream_history(device, stream)._replace(related_streams=catalogue.related(device, stream, stream_history))
 
 
 def release_now(

@@ -169,16 +169,16 @@ def count_symbols(query: Query, symbols: Ints, table: NoiseTable) -> Tally:
     Raises FuguError if the query cannot be answered from this table.
     """
     has_all_states = len(query.states) == table.states
-    if not query.states or max(query.states) >= table.states or has_all_states != query.definition.each:
+    if not query.states or max(query.states) >= table.states or has_all_states != query.definition.per_state:
         raise FuguError(f"a {query.kind} of {len(query.states)} of {table.states} states says nothing")
     inversion(table)  # raises for a table without an inverse
     has_symbol, m = symbols != UNOBSERVED, table.symbols
     has_pair = has_symbol[..., 1:] & has_symbol[..., :-1]
-    if query.definition.pairs:
+    if query.definition.of_pairs:
         counts = np.bincount((symbols[..., :-1] * m + symbols[..., 1:])[has_pair], minlength=m * m).reshape(m, m)
     else:
         counts = np.bincount(symbols[has_symbol], minlength=m)
-        rule = None if query.definition.each else two_valued_weights(table, query.states)
+        rule = None if query.definition.per_state else two_valued_weights(table, query.states)
         counts = counts if rule is None else np.array([counts[rule.symbols].sum()])
     return Tally(table, int(has_symbol.sum()), int(has_pair.sum()), counts)
 
@@ -203,7 +203,7 @@ def estimate(query: Query, tallies: tuple[Tally, ...], scale: Fraction, confiden
 
     Raises FuguError if there are no symbols (no pairs of consecutive ones, for a dwell time).
     """
-    if query.definition.pairs:
+    if query.definition.of_pairs:
         return dwell(query.states, tallies, scale, confidence)
     ticks = sum(tally.ticks for tally in tallies)
     if ticks == 0:
@@ -238,7 +238,7 @@ def weights_of(query: Query, table: NoiseTable) -> Weights:
     """Compute the weights of a query for a table. Raises FuguError if the table has no inverse."""
     emission, inverse = inversion(table)
     amounts = noises = inverse
-    if not query.definition.each:
+    if not query.definition.per_state:
         rule = two_valued_weights(table, query.states)
         amounts = noises = inverse[list(query.states)].sum(axis=0, keepdims=True)
         noises = noises if rule is None else np.array([[rule.a]])

@@ -111,7 +111,7 @@ def worth_of(job: Job, kinds: Counter[_DeviceKind], budget: int, length: int) ->
     times, and for the Wasserstein mechanism, whose noise depends on which ticks have symbols.
     """
     query, source = job.question.query, job.question.source
-    if query.definition.pairs or job.question.mechanism == "wasserstein":
+    if query.definition.of_pairs or job.question.mechanism == "wasserstein":
         return None
     variances, paired_variances = np.zeros(len(query.groups)), np.zeros(len(query.groups))
     lone_ticks, paired_ticks = Counter[NoiseTable](), Counter[NoiseTable]()  # with symbols only, and windows, too

@@ -271,7 +271,7 @@ def test_a_staircase_is_as_steep_as_its_hull_says() -> None:
     document = json.loads(measure_policy(11, tables=False).to_json())
     table = TimedTable.of_text(document["fallback"])
     assert isinstance(table.noise, StaircaseNoise)
-    noise, at = table.noise.noise, document["coordinates"]
+    noise, at = table.noise.staircase, document["coordinates"]
     facets, likely = noise.facets(), (1 << len(at)) - 1
     kept_bytes = likely.to_bytes(-(-len(at) // 8), "little")
     ratio = points._staircase_ratio(

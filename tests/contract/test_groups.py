@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.descriptions import Description, describe
-from fugu.contract.envelope import Envelope, digits, key_name, read_digits, sign
+from fugu.contract.envelope import Envelope, key_digits, key_name, read_digits, sign
 from fugu.contract.errors import FrameError, TrustError
 from fugu.contract.fleet_documents import Role, RootDocument, verify_signatures
 from fugu.contract.frames import MAX_ANSWERS
@@ -148,7 +148,7 @@ def test_two_groups_of_a_stream_add_their_rates() -> None:
 
 
 def test_terms_of_an_owner_are_about_the_helper_and_the_least_number_of_homes() -> None:
-    pin = GroupPin(name="street", helper=digits(PUBLIC), honest=3, most=Ceiling(epsilon=1.0, seconds=60))
+    pin = GroupPin(name="street", helper=key_digits(PUBLIC), honest=3, most=Ceiling(epsilon=1.0, seconds=60))
     assert pin.refusal(group()) is None
     assert "at least 3" in (pin.refusal(group(honest=2)) or "")
     stranger = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
@@ -156,7 +156,7 @@ def test_terms_of_an_owner_are_about_the_helper_and_the_least_number_of_homes() 
 
 
 def test_digits_are_thirty_and_are_read_as_people_type_them() -> None:
-    text = digits(PUBLIC)
+    text = key_digits(PUBLIC)
     assert len(text.split()) == 6
     assert read_digits(text.replace(" ", "-")) == read_digits(text.replace(" ", "")) == text
     for wrong in ("", text[:-1], text + "0", "x" * 30, "\u0661" * 30):
@@ -181,7 +181,7 @@ def test_pages_are_small_keep_the_order_and_name_the_whole_set() -> None:
 def test_an_answer_has_a_sum_or_a_reason() -> None:
     fields = "home", "street", b"d" * 32, 5, b"r" * 32
     answer = OpeningAnswer(*fields, "", bytes([0b1010_0000, 0b0000_0001]), pack_numbers([-3]))
-    assert answer.members == [0, 2, 15]
+    assert answer.report_indices == [0, 2, 15]
     assert signed_total(unpack_numbers(answer.sums)) == -3
     for reason, sums in (("", b""), ("too-few", bytes(8)), ("", bytes(7))):
         with pytest.raises(FrameError):
@@ -196,9 +196,9 @@ def test_sums_mod_a_word_are_the_signed_sums() -> None:
 def test_no_epsilon_of_a_sum_is_described_without_its_condition() -> None:
     described = describe(member_policy("watch", shared()))
     (summed,) = described.sums
-    assert (summed.name, summed.honest, summed.least, summed.helper) == ("street", 3, 3, digits(PUBLIC))
+    assert (summed.name, summed.honest, summed.least, summed.helper) == ("street", 3, 3, key_digits(PUBLIC))
     assert summed.condition == shared().condition
     assert summed.condition in described.does_not_protect
-    assert digits(PUBLIC) in summed.condition
+    assert key_digits(PUBLIC) in summed.condition
     assert "Otherwise the exact count can be seen" in summed.condition
     assert Description.decode(described.encode()) == described

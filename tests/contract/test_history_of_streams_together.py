@@ -59,7 +59,7 @@ def history_of_hr(*steps: tuple[Policy, int, int | None]) -> History:
     """The first stream always has its one policy; the other has these, each from a first tick to a last one."""
     spans = tuple(Span(version.version, Noise.of(version), first, last) for version, first, last in steps)
     beside = RelatedStream("watch/steps", History(spans), tuple(version for version, _, _ in steps))
-    return History((Span(1, Noise.of(HR), 0, None),), beside=(beside,))
+    return History((Span(1, Noise.of(HR), 0, None),), related_streams=(beside,))
 
 
 def truth_of(*rates: tuple[float, int]) -> np.ndarray:
@@ -114,7 +114,7 @@ def test_numbers_of_another_device_say_nothing_once_it_had_another_policy(change
         for version, (first, last) in zip(lamp, ((0, 99), (100, None)), strict=True)
     )
     beside = RelatedStream("lamp/light", History(spans), tuple(lamp))
-    when = dates_of(own, History((Span(1, Noise.of(own), 0, None),), beside=(beside,)))
+    when = dates_of(own, History((Span(1, Noise.of(own), 0, None),), related_streams=(beside,)))
     assert when.holds_always is not changed
     assert (when.since is None) is changed
 
@@ -127,10 +127,10 @@ def test_a_device_promises_nothing_together_with_one_whose_policies_it_does_not_
 
 def test_what_the_other_stream_told_before_its_first_known_tick_may_have_been_louder() -> None:
     beside = RelatedStream("watch/steps", History((Span(2, Noise.of(OWN), 300, None),), complete=False), (OWN,))
-    assert louder_intervals(HR, History(beside=(beside,))) == [(0, 299)]
+    assert louder_intervals(HR, History(related_streams=(beside,))) == [(0, 299)]
     nothing = beside._replace(history=History((), complete=False))
-    assert louder_intervals(HR, History(beside=(nothing,))) == [(0, MAX_TICK)]
-    when = dates_of(HR, History((Span(1, Noise.of(HR), 0, None),), beside=(beside,)))
+    assert louder_intervals(HR, History(related_streams=(nothing,))) == [(0, MAX_TICK)]
+    when = dates_of(HR, History((Span(1, Noise.of(HR), 0, None),), related_streams=(beside,)))
     assert 300 < when.since < 400
 
 
@@ -138,15 +138,15 @@ def test_ticks_of_another_clock_are_other_moments_also_on_one_device() -> None:
     other = policy("steps", 2, BOTH, RATE, epoch=30_000_000)
     spans = Span(1, Noise.of(LOUD), 0, 99), Span(2, Noise.of(other), 100, None)
     beside = RelatedStream("watch/steps", History(spans), (LOUD, other))
-    assert louder_intervals(HR, History(beside=(beside,))) == [(0, MAX_TICK)]
+    assert louder_intervals(HR, History(related_streams=(beside,))) == [(0, MAX_TICK)]
     same = RelatedStream("watch/steps", History((spans[0], spans[1]._replace(noise=Noise.of(OWN)))), (LOUD, OWN))
-    assert louder_intervals(HR, History(beside=(same,))) == [(0, 99)]
+    assert louder_intervals(HR, History(related_streams=(same,))) == [(0, 99)]
 
 
 def test_a_version_without_a_tick_has_no_bound_beside_a_louder_stream() -> None:
     """Its ticks may be any."""
     beside = RelatedStream("watch/steps", History((Span(1, Noise.of(LOUD), 0, None),)), (LOUD, OWN))
-    when = dates_of(HR, History((), complete=False, beside=(beside,)))
+    when = dates_of(HR, History((), complete=False, related_streams=(beside,)))
     assert (when.since, when.outer_bound) == (None, None)
 
 

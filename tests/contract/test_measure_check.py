@@ -18,7 +18,7 @@ import pytest
 
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.measure_frames import Point
-from fugu.contract.measure_table import Noise, Staircase, StaircaseNoise, members, set_of
+from fugu.contract.measure_table import Noise, Staircase, StaircaseNoise, set_of, states_in
 from fugu.contract.measurement import RATIO_BITS, Measurement, check_noise, floor_exp, neighbours_of
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.places.graphs import lattice
@@ -67,7 +67,7 @@ def ratio_bound(epsilon: float, factor: int = 1) -> Fraction:
 def keeps(measurement: Measurement, distributions: Sequence[Sequence[Fraction]], constraint: int) -> bool:
     """The definition, word by word, on exact distributions."""
     everyone = range(measurement.states)
-    states = members(constraint) if constraint else list(everyone)
+    states = states_in(constraint) if constraint else list(everyone)
     near, far = ratio_bound(measurement.epsilon), ratio_bound(measurement.epsilon, measurement.factor)
 
     @cache
@@ -250,13 +250,13 @@ def test_what_the_gateway_compiles_passes(seed: int) -> None:
     try:
         noise = compile_noise(protection.hull, values, possible, epsilon)
     except TableError:
-        assert len({points[x] for x in members(constraint)}) == 1, "nothing but one measurement cannot be protected"
+        assert len({points[x] for x in states_in(constraint)}) == 1, "nothing but one measurement cannot be protected"
         return
     check_noise(measurement, noise, constraint)
     weights = np.array([noise.row_weights(x) for x in range(count)])
     pairs = noise_pairs(noise, values, possible, epsilon)
     check_table(weights, pairs, epsilon)
-    inside = members(constraint)
+    inside = states_in(constraint)
     for i, j in combinations(inside, 2):
         two = promise([points[i], points[j]], [(0, 1)], epsilon, 1000)
         assert accepts(two, table([weights[i].tolist(), weights[j].tolist()], noise.points), 0b11) == pairs[i, j]
@@ -349,7 +349,7 @@ def test_staircases_that_pass_keep_the_definition_after_clamping() -> None:
         if not accepts(measurement, noise, constraint):
             continue
         passed += 1
-        stair, reach = noise.noise, 42
+        stair, reach = noise.staircase, 42
         if (key := (stair.vertices, stair.ratio)) not in distributions:
             square = product(range(-reach, reach + 1), repeat=2)
             distributions[key] = {step: float(probability(stair, step)) for step in square if stair.spans(step)}
@@ -417,7 +417,7 @@ def test_the_matrix_of_a_staircase_is_its_distribution() -> None:
     """The gateway estimates with the distribution that the device draws from, unlikely states included."""
     points = [(0, 0), (1, 0), (0, 1), (2, 2)]
     noise = StaircaseNoise(0b0111, Staircase(SQUARE, Fraction(1, 2)), (0, 0), (2, 2))
-    near = {step: float(probability(noise.noise, step)) for step in product(range(-45, 46), repeat=2)}
+    near = {step: float(probability(noise.staircase, step)) for step in product(range(-45, 46), repeat=2)}
     matrix = emission(noise, lattice(points))
     for state, centre in enumerate([(0, 0), (1, 0), (0, 1), (1, 0)]):
         distribution = clamped(noise, centre, near)

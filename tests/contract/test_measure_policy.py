@@ -15,7 +15,7 @@ from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
-from fugu.contract.measure_table import Staircase, StaircaseNoise, TimedTable, members
+from fugu.contract.measure_table import Staircase, StaircaseNoise, TimedTable, states_in
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
@@ -233,7 +233,7 @@ def test_a_staircase_may_be_a_fallback() -> None:
 def test_tables_for_a_walk_that_begins_somewhere_are_for_its_sets() -> None:
     """From a corner: one state, then three, then all four; a table for any of the sets of several is taken."""
     policy = measure_policy(2, start=0, epsilon=0.5)
-    assert [members(mask) for mask in (0b0001, 0b0111, 0b1111)] == [[0], [0, 1, 2], [0, 1, 2, 3]]
+    assert [states_in(mask) for mask in (0b0001, 0b0111, 0b1111)] == [[0], [0, 1, 2], [0, 1, 2, 3]]
     fields = json.loads(policy.to_json())
     noise = policy.measure_tables[0].noise
     for constraint, good in ((0b0111, True), (0b1111, True), (0b0110, False), (0b1001, False)):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.measure_table import Staircase, StaircaseNoise, TimedTable, members, set_of
+from fugu.contract.measure_table import Staircase, StaircaseNoise, TimedTable, set_of, states_in
 from fugu.contract.noise_table import SCALE, NoiseTable
 from tests.support.refusals import refused_for
 from tests.support.work import lines_run, most_memory
@@ -72,7 +72,7 @@ def test_the_fields_are_as_documented() -> None:
 @pytest.mark.long
 @given(st.sets(st.integers(0, 1023)))
 def test_a_set_is_its_members(states: set[int]) -> None:
-    assert members(set_of(states)) == sorted(states)
+    assert states_in(set_of(states)) == sorted(states)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fugu.chains.arrays import Bools
 from fugu.contract.errors import PolicyError
-from fugu.contract.measure_table import members, set_of
+from fugu.contract.measure_table import set_of, states_in
 from fugu.contract.measurement import MOST_SETS, ConstraintSets, Measurement, neighbours_of
 from fugu.places.graphs import complete, surrogates
 from papers.graphs import explicit, one_step, within_radius
@@ -112,36 +112,36 @@ def cycles(*lengths: int) -> tuple[list[int], int]:
 
 def test_a_periodic_chain_comes_back_and_is_asked_far_ahead() -> None:
     reach = ConstraintSets(chain(*cycles(3, 5, 7)))
-    assert len(reach.all()) == 105
-    assert reach.start == 0
+    assert len(reach.all_sets()) == 105
+    assert reach.cycle_index == 0
     far = 10**15
-    assert reach.at(far) == reach.at(far % 105) == reach.all()[far % 105]
+    assert reach.set_at(far) == reach.set_at(far % 105) == reach.all_sets()[far % 105]
 
 
 def test_there_is_a_limit_to_the_number_of_sets() -> None:
     """4096 of them are taken, one more is not."""
     successors, initial = cycles(8, 27, 25)
     with pytest.raises(PolicyError, match="do not repeat within 4096 ticks"):
-        ConstraintSets(chain(successors, initial)).all()
+        ConstraintSets(chain(successors, initial)).all_sets()
     run_in = [1 << x + 1 for x in range(1023)] + [1 << 1023]
-    assert len(ConstraintSets(chain(run_in, 1)).all()) == 1024
-    assert len(ConstraintSets(chain(*cycles(64, 63))).all()) == 64 * 63 <= MOST_SETS
-    assert len(ConstraintSets(chain(*cycles(4096))).all()) == MOST_SETS
+    assert len(ConstraintSets(chain(run_in, 1)).all_sets()) == 1024
+    assert len(ConstraintSets(chain(*cycles(64, 63))).all_sets()) == 64 * 63 <= MOST_SETS
+    assert len(ConstraintSets(chain(*cycles(4096))).all_sets()) == MOST_SETS
     with pytest.raises(PolicyError, match="do not repeat"):
-        ConstraintSets(chain(*cycles(4097))).all()
+        ConstraintSets(chain(*cycles(4097))).all_sets()
 
 
 def test_a_state_without_a_successor_empties_the_sets() -> None:
     reach = ConstraintSets(chain([0b10, 0b00], 0b01))
-    assert [reach.at(0), reach.at(1)] == [0b01, 0b10]
-    for ask in (lambda: reach.at(2), reach.all, lambda: reach.start):
+    assert [reach.set_at(0), reach.set_at(1)] == [0b01, 0b10]
+    for ask in (lambda: reach.set_at(2), reach.all_sets, lambda: reach.cycle_index):
         with pytest.raises(PolicyError, match="no state is possible at tick 2"):
             ask()
 
 
 @given(st.integers(0, 2**40))
 def test_every_tick_has_a_set(tick: int) -> None:
-    assert ConstraintSets(chain([0b0010, 0b1100, 0b0001, 0b0001], 0b0001)).at(tick) != 0
+    assert ConstraintSets(chain([0b0010, 0b1100, 0b0001, 0b0001], 0b0001)).set_at(tick) != 0
 
 
 # Steps that change, and states that show others
@@ -169,18 +169,18 @@ def test_sets_follow_steps_that_change_tick_by_tick(seed: int) -> None:
     measurement = Measurement(points, (0,) * len(points), first, initial, 1.0, 1, 2, shows, cycle, changes)
     reach, states, shown_at = ConstraintSets(measurement), initial, []
     for tick in range(12 * cycle + 200):
-        shown_at.append(set_of({shows[x] for x in members(states)} if shows else members(states)))
-        assert reach.at(tick) == shown_at[-1]
-        assert tick > 40 or ConstraintSets(measurement).at(tick) == shown_at[-1]
+        shown_at.append(set_of({shows[x] for x in states_in(states)} if shows else states_in(states)))
+        assert reach.set_at(tick) == shown_at[-1]
+        assert tick > 40 or ConstraintSets(measurement).set_at(tick) == shown_at[-1]
         steps = [part for begin, part in ((0, first), *changes) if begin <= tick % cycle][-1]
-        states = set_of({y for x in members(states) for y in members(steps[x])})
+        states = set_of({y for x in states_in(states) for y in states_in(steps[x])})
     again = ConstraintSets(measurement)
-    assert reach.at(10**15) == again.at(10**15)
-    assert set(shown_at) == set(again.all())
+    assert reach.set_at(10**15) == again.set_at(10**15)
+    assert set(shown_at) == set(again.all_sets())
     for constraint in set(shown_at):
-        begin, until = again.ticks(constraint)
+        begin, until = again.ticks_of(constraint)
         assert begin == shown_at.index(constraint)
-        assert constraint in again.all()
+        assert constraint in again.all_sets()
         last = len(shown_at) - shown_at[::-1].index(constraint)
         assert until in (None, last)
         assert until is not None or last > 6 * cycle + 100, "what never ends came back late"
@@ -194,10 +194,10 @@ def test_a_long_cycle_of_sets_that_stay_is_short() -> None:
     points = tuple((x,) for x in range(5))
     measurement = Measurement(points, (0,) * 5, night, 1, 1.0, 1, 2, (), 86_400, ((30_000, day), (80_000, night)))
     reach = ConstraintSets(measurement)
-    assert [reach.at(tick) for tick in (0, 30_000, 30_001, 30_002, 30_004, 79_000, 86_400 * 10**9)] == [
+    assert [reach.set_at(tick) for tick in (0, 30_000, 30_001, 30_002, 30_004, 79_000, 86_400 * 10**9)] == [
         1, 1, 3, 7, everywhere, everywhere, everywhere
     ]  # fmt: skip
-    assert len(reach.all()) < 12
+    assert len(reach.all_sets()) < 12
 
 
 def test_a_graph_of_steps_joins_what_is_shown_in_any_part_of_the_cycle() -> None:
@@ -217,5 +217,5 @@ def test_a_graph_of_steps_joins_what_is_shown_in_any_part_of_the_cycle() -> None
     }
     measurement = Measurement.of(policy)
     assert measurement.neighbours == (0b110, 0b001, 0b001), "states 0 and 1 by the first part, 0 and 2 by the second"
-    assert ConstraintSets(measurement).at(2) == 0b100
-    assert ConstraintSets(measurement).at(3) == 0b101
+    assert ConstraintSets(measurement).set_at(2) == 0b100
+    assert ConstraintSets(measurement).set_at(3) == 0b101

@@ -33,7 +33,7 @@ from edge_agent.shares import Helpers, StreamSums, device_key
 from edge_agent.stored_frames import with_previous
 from edge_agent.ticker import Ticker
 from fugu.contract.compiled import SharedSum
-from fugu.contract.envelope import Envelope, digits, sign
+from fugu.contract.envelope import Envelope, key_digits, sign
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.group_frames import OpeningAnswer, OpeningKey, Report, signed_total, split_pages, unpack_numbers
 from fugu.contract.stretches import Ceiling
@@ -457,7 +457,7 @@ def test_the_devices_key_is_its_own(tmp_path: Path) -> None:
 
 # The owner's terms
 
-TERMS = {"name": "street", "helper": digits(PUBLIC), "honest": 3, "most": {"epsilon": 50.0}}
+TERMS = {"name": "street", "helper": key_digits(PUBLIC), "honest": 3, "most": {"epsilon": 50.0}}
 
 
 def written(
@@ -490,7 +490,7 @@ def test_a_policy_with_a_sum_runs_only_where_the_owner_has_joined(tmp_path: Path
 @pytest.mark.parametrize(
     ("terms", "why"),
     [
-        ({"helper": digits(bytes(32))}, "another than the one whose digits"),
+        ({"helper": key_digits(bytes(32))}, "another than the one whose digits"),
         ({"honest": 4}, "at least 4"),
         ({"name": "quarter"}, "has not joined"),
     ],
@@ -523,22 +523,22 @@ def test_joining_asks_for_the_helpers_digits_and_shows_the_devices(
 ) -> None:
     file = written(tmp_path)
     words = ["join", str(file), "street", "--homes", "3", "--epsilon", "1000@10m"]
-    for wrong in ("", "12345", digits(PUBLIC)[:-1]):
+    for wrong in ("", "12345", key_digits(PUBLIC)[:-1]):
         with pytest.raises(UsageError, match="30 digits"):
             run_command(words, lambda _question, wrong=wrong: wrong)
     asked = []
-    text = run_command(words, lambda question: asked.append(question) or digits(PUBLIC).replace(" ", ""))
+    text = run_command(words, lambda question: asked.append(question) or key_digits(PUBLIC).replace(" ", ""))
     assert "street" in asked[0]
     (pin,) = read_config(file).groups
-    assert (pin.name, pin.helper, pin.honest, pin.most.seconds) == ("street", digits(PUBLIC), 3, 600)
+    assert (pin.name, pin.helper, pin.honest, pin.most.seconds) == ("street", key_digits(PUBLIC), 3, 600)
     assert main(["key", str(file)]) == 0
     own = capsys.readouterr().out.strip()
     assert own in text
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with pytest.raises(UsageError, match="joined street already"):
-        run_command(words, lambda _question: digits(PUBLIC))
+        run_command(words, lambda _question: key_digits(PUBLIC))
     assert load(file).groups == ("street",)
-    assert f"group street: joined, on these terms: its helper's digits are {digits(PUBLIC)}" in limits(file)[-1]
+    assert f"group street: joined, on these terms: its helper's digits are {key_digits(PUBLIC)}" in limits(file)[-1]
 
 
 def test_a_document_of_another_signature_never_runs(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from edge_agent.config import load
 from edge_agent.sensors.source import ConfigError
 from fugu.chains.inference import filter_beliefs, fixed_lag_marginals
 from fugu.contract.chains import BinaryChains, JointChains, JointStream
+from fugu.contract.discretisers import Categories
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.joint import NoJointBoundError, joint_epsilon
@@ -110,6 +111,14 @@ def test_streams_of_one_sensor_have_the_same_states_in_their_class() -> None:
     same = chains(shows=((0, 0), (0, 0), (1, 1), (1, 1)))
     twins = [stream(name, same) for name in ("hr", "steps")]
     assert joint_epsilon(twins, {"hr": "a", "steps": "a"}) == twins[0].guarantee.epsilon
+
+
+def test_streams_of_one_sensor_of_words_are_compared_too() -> None:
+    words = Categories(categories={"on": 0, "off": 1}, states=("on", "off"))
+    pair = [stream(name, chains(), discretiser=words) for name in ("hr", "steps")]
+    assert joint_epsilon(pair, {"hr": "a", "steps": "b"}) == EPSILON
+    with pytest.raises(NoJointBoundError, match="has the states of another, but not in its class"):
+        joint_epsilon(pair, {"hr": "a", "steps": "a"})
 
 
 def test_of_different_classes_the_largest_bound_counts() -> None:

@@ -18,7 +18,7 @@ from edge_agent.ticker import Stream
 from fugu.contract.errors import FrameError, FuguError, GuaranteeError
 from fugu.contract.measure_frames import Released
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.measure_table import MOST_HELD, Staircase, StaircaseNoise, members, set_of
+from fugu.contract.measure_table import MOST_HELD, Staircase, StaircaseNoise, set_of, states_in
 from fugu.contract.noise_table import SCALE
 from fugu.core.clocks import TickClock
 from gateway.estimates.points import MeasureModel
@@ -76,7 +76,7 @@ def test_points_follow_a_staircase() -> None:
     """121 states; the distribution of the noise, clamped to the box, by adding up."""
     policy = measure_policy(11, tables=False, epsilon=2.0)
     noise = policy.measure_tables[0].noise
-    small = StaircaseNoise(noise.likely, noise.noise, (4, 4), (6, 6))
+    small = StaircaseNoise(noise.likely, noise.staircase, (4, 4), (6, 6))
     drawer = measurer(policy)
     drawer.offer(message(small, constraint=0), 0)
     from fugu.places.tables import emission
@@ -94,7 +94,7 @@ def test_a_state_that_should_not_be_possible_is_answered_for_by_its_stand_in(tic
     constraint = SETS[tick]
     measurement = WALK.measurement
     for state in range(9):
-        answer = state if constraint >> state & 1 else measurement.surrogate(state, members(constraint))
+        answer = state if constraint >> state & 1 else measurement.surrogate(state, states_in(constraint))
         drawn = []
         for at in (state, answer):
             drawer = measurer(seed=5)

@@ -29,9 +29,9 @@ from fugu.contract.fleet_documents import (
     Enrolment,
     PolicyDocument,
     RootDocument,
+    board_units,
     read_document,
     read_enrolment,
-    units,
     write_document,
 )
 from fugu.contract.measure_policy import MeasurePolicy
@@ -733,7 +733,7 @@ def test_a_document_for_boards_is_accepted_by_one_and_brought_back_with_its_unit
     assert fugu("fleet", "sign", "--restores", 1, *words[2:], "-o", out).code == 0
     back = _policy_in(out)
     assert back.version == 2
-    assert units(back) == {"hr": Fraction(1, 10)}
+    assert board_units(back) == {"hr": Fraction(1, 10)}
     trusted, (judged,) = taken(board, trusted, out)
     assert (trusted.version, judged.version) == (2, 2)
 

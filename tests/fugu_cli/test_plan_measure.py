@@ -203,7 +203,7 @@ def test_sets_that_grow_from_a_known_start(planner: Planner) -> None:
     assert "from tick 6 on  16 of 16 states" in shown
     assert "comes back for ever" in shown
     policy = planner.policy(corner, "--quick")
-    sets = ConstraintSets(policy.measurement).all()
+    sets = ConstraintSets(policy.measurement).all_sets()
     assert [table.constraint for table in policy.measure_tables] == [0, sets[6], *sets[1:6]]
     assert [table.first for table in policy.measure_tables] == [0, 6, 1, 2, 3, 4, 5]
     for tick, possible in enumerate(sets[1:], start=1):
@@ -417,7 +417,7 @@ def test_a_chain_of_pairs_is_fitted_planned_and_checked(fugu: Fugu, planner: Pla
     reach, states = ConstraintSets(fixed.measurement), {0}
     for tick in range(30):
         possible = {int(shows[state]) for state in states}
-        assert {x for x in range(8) if reach.at(tick) >> x & 1} == possible
+        assert {x for x in range(8) if reach.set_at(tick) >> x & 1} == possible
         states = {int(after) for state in states for after in np.flatnonzero(transition[state])}
     assert all(fixed.measurement.neighbours), "from any pair there are ways on"
     policy = planner.policy(spec, "--adversary", "ignorant")
@@ -450,12 +450,16 @@ def test_steps_that_change_make_other_sets_and_other_tables(planner: Planner, fu
     for tick in range(60):
         possible = sum(1 << x for x in states)
         seen.add(possible)
-        assert reach.at(tick) == possible
+        assert reach.set_at(tick) == possible
         assert any(table.covers(tick, possible) for table in policy.measure_tables[1:])
         rows = policy.matrices[tick % 12 >= 8]
         states = {y for x in states for y in range(4) if rows[x][y] > 0.0}
     assert seen == {0b11, 0b111, 0b1111}
-    assert fugu("check", "policy", tmp_path / "policy.json", "--ceiling", "1").code == 0
+    sets = [reach.set_at(tick) for tick in range(120)]
+    repeats_from = json.loads(fugu("check", "policy", tmp_path / "policy.json", "--json").out)["repeats_from"]
+    assert sets[repeats_from:-12] == sets[repeats_from + 12 :]
+    checked = fugu("check", "policy", tmp_path / "policy.json", "--ceiling", "1")
+    assert f"the sets repeat from tick {repeats_from} on" in checked.out
     claims = policy.model_dump(mode="json") | {"stream_loss": {"epsilon": 9.0, "adversary": "ignorant", "start": "any"}}
     (tmp_path / "claims.json").write_text(json.dumps(claims))
     checked = fugu("check", "policy", tmp_path / "claims.json", "--ceiling", "1")

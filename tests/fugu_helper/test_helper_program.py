@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from fugu.contract.envelope import Envelope, digits
+from fugu.contract.envelope import Envelope, key_digits
 from fugu.contract.group_frames import OpeningKey, SealedMasks, signed_total, unpack_numbers
 from fugu.contract.groups import SharedWindow, check_signed
 from fugu.contract.topics import topic_of
@@ -53,7 +53,7 @@ def set_of(key: OpeningKey, homes: int, number: int) -> tuple[list[SealedMasks],
     members = [Member(f"home-{i}") for i in range(homes)]
     document = group(honest=homes // 2, colluding=homes // 10)
     sealed = [member.sealed(key, document, number, [i]) for i, member in enumerate(members)]
-    return sealed, {member.name: digits(member.public) for member in members}
+    return sealed, {member.name: key_digits(member.public) for member in members}
 
 
 @pytest.mark.long
@@ -94,14 +94,14 @@ def test_a_helper_is_made_admits_and_removes_by_the_command_line(
     assert main(["helper", "digits", str(file)]) == 0
     assert capsys.readouterr().out.strip() == own
     home = Member("home-0")
-    monkeypatch.setattr("builtins.input", lambda _question: digits(home.public))
+    monkeypatch.setattr("builtins.input", lambda _question: key_digits(home.public))
     assert main(["helper", "admit", str(file), "home-0"]) == 0
     assert own in capsys.readouterr().out
-    assert main(["helper", "admit", str(file), "home-1", "--digits", digits(home.public)]) == 1
+    assert main(["helper", "admit", str(file), "home-1", "--digits", key_digits(home.public)]) == 1
     assert "count twice" in capsys.readouterr().err
     assert main(["helper", "group", str(file), "street"]) == 0
     window = SharedWindow.model_validate_json(capsys.readouterr().out)
-    assert digits(bytes.fromhex(window.group.helper)) == own
+    assert key_digits(bytes.fromhex(window.group.helper)) == own
     assert main(["helper", "group", str(file), "other"]) == 1
     assert main(["helper", "remove", str(file), "home-0"]) == 0
     assert (folder / "members").read_text() == ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.envelope import digits
+from fugu.contract.envelope import key_digits
 from fugu.contract.errors import FuguError, TopicError
 from fugu.contract.group_frames import (
     MAX_REPORTS,
@@ -45,7 +45,7 @@ def test_the_masks_of_a_set_are_added_up_once(helper: Helper) -> None:
     sealed = reports(helper)
     answer = helper.ask(sealed)
     assert total(answer) == sum(1000 + i for i in range(6))
-    assert answer.members == [0, 1, 2, 3, 4, 5]
+    assert answer.report_indices == [0, 1, 2, 3, 4, 5]
 
 
 def test_another_set_of_a_window_gets_the_bytes_of_the_first(helper: Helper) -> None:
@@ -71,14 +71,14 @@ def test_reports_of_one_colluder_under_many_names_count_for_nothing() -> None:
     forged = [Member(f"home-{i}", colluder.key).sealed(helper.key, DOCUMENT, 5, [7]) for i in range(35)]
     answer = helper.ask(forged)
     assert answer.reason == "too-few"
-    assert answer.members == [0]
+    assert answer.report_indices == [0]
 
 
 def test_a_member_counts_once_in_a_set(helper: Helper) -> None:
     sealed = reports(helper)
     again = HOMES[0].sealed(helper.key, DOCUMENT, 5, [99])
     answer = helper.ask([sealed[0], again, sealed[0], *sealed[1:4]])
-    assert answer.members == [0, 3, 4, 5]
+    assert answer.report_indices == [0, 3, 4, 5]
     assert total(answer) == sum(range(1000, 1004))
 
 
@@ -100,7 +100,7 @@ def test_a_report_counts_only_where_its_device_meant_it(helper: Helper, others: 
     sealed = reports(helper)
     sealed[0] = HOMES[0].sealed(helper.key, DOCUMENT, 5, [1000], others)
     answer = helper.ask(sealed)
-    assert answer.members == [1, 2, 3, 4, 5]
+    assert answer.report_indices == [1, 2, 3, 4, 5]
 
 
 def test_a_ciphertext_of_another_home_is_not_opened_for_its_copyist(helper: Helper) -> None:
@@ -111,7 +111,7 @@ def test_a_ciphertext_of_another_home_is_not_opened_for_its_copyist(helper: Help
     copied = replace(sealed[1], ciphertext=sealed[0].ciphertext)
     resigned = replace(copied, signature=thief.key.sign(b"fugu-edge/2/report\0" + head + copied.ciphertext))
     answer = helper.ask([sealed[0], resigned, *sealed[2:]])
-    assert answer.members == [0, 2, 3, 4, 5]
+    assert answer.report_indices == [0, 2, 3, 4, 5]
 
 
 def test_a_changed_ciphertext_or_signature_counts_for_nothing(helper: Helper) -> None:
@@ -119,14 +119,14 @@ def test_a_changed_ciphertext_or_signature_counts_for_nothing(helper: Helper) ->
     sealed[0] = replace(sealed[0], ciphertext=bytes([sealed[0].ciphertext[0] ^ 1]) + sealed[0].ciphertext[1:])
     sealed[1] = replace(sealed[1], signature=bytes(64))
     answer = helper.ask(sealed)
-    assert answer.members == [2, 3, 4, 5]
+    assert answer.report_indices == [2, 3, 4, 5]
 
 
 def test_a_report_with_other_than_one_mask_of_each_number_counts_for_nothing(helper: Helper) -> None:
     sealed = reports(helper)
     sealed[0] = HOMES[0].sealed(helper.key, DOCUMENT, 5, [1000, 0])
     answer = helper.ask(sealed)
-    assert answer.members == [1, 2, 3, 4, 5]
+    assert answer.report_indices == [1, 2, 3, 4, 5]
     assert total(answer) == sum(range(1001, 1006))
 
 
@@ -170,7 +170,7 @@ def test_a_restart_opens_nothing_that_was_encrypted_before() -> None:
     """A helper's disk put back, or stolen: the key was never on it."""
     before, after = Helper(), Helper()
     answer = after.ask(reports(before))
-    assert (answer.reason, answer.members) == ("key-gone", [])
+    assert (answer.reason, answer.report_indices) == ("key-gone", [])
 
 
 def test_two_helpers_of_one_root_open_no_report_twice() -> None:
@@ -179,7 +179,7 @@ def test_two_helpers_of_one_root_open_no_report_twice() -> None:
     assert total(helper.ask(sealed)) == 4006
     answer = other.ask(sealed)
     assert answer.reason == "key-gone"
-    assert answer.members == [4, 5]
+    assert answer.report_indices == [4, 5]
 
 
 def test_a_key_is_used_for_a_day_and_dropped_when_its_last_window_is_over(helper: Helper) -> None:
@@ -338,19 +338,19 @@ def test_what_the_helper_is_sent_is_the_same_whatever_was_counted() -> None:
 
 def test_the_list_of_members_has_one_key_of_a_name_and_one_name_of_a_key(tmp_path: Path) -> None:
     members = Members(tmp_path / "members")
-    members.admit("home-0", digits(HOMES[0].public))
+    members.admit("home-0", key_digits(HOMES[0].public))
     assert members.find("home-0", HOMES[0].public)
     assert not members.find("home-0", HOMES[1].public)
     assert not members.find("home-1", HOMES[0].public)
     with pytest.raises(FuguError, match="already"):
-        members.admit("home-0", digits(HOMES[1].public))
+        members.admit("home-0", key_digits(HOMES[1].public))
     with pytest.raises(FuguError, match="count twice"):
-        members.admit("home-1", digits(HOMES[0].public))
+        members.admit("home-1", key_digits(HOMES[0].public))
     with pytest.raises(FuguError, match="30 digits"):
         members.admit("home-1", "12345")
     with pytest.raises(TopicError):
-        members.admit("a/b", digits(HOMES[1].public))
-    members.admit("weak", digits(bytes(32)))
+        members.admit("a/b", key_digits(HOMES[1].public))
+    members.admit("weak", key_digits(bytes(32)))
     assert not members.find("weak", bytes(32))
     members.remove("home-0")
     with pytest.raises(FuguError, match="no member"):
@@ -360,7 +360,7 @@ def test_the_list_of_members_has_one_key_of_a_name_and_one_name_of_a_key(tmp_pat
         (tmp_path / "members").write_text(again.format("0" * 30, "1" * 30, "2" * 30))
         with pytest.raises(FuguError, match=f"line {again.count('{')} has a name or a key"):
             members.load()
-    (tmp_path / "members").write_text(f"home-0: {digits(HOMES[0].public)}\n")
+    (tmp_path / "members").write_text(f"home-0: {key_digits(HOMES[0].public)}\n")
     assert members.find("home-0", HOMES[0].public)
     (tmp_path / "members").unlink()
     assert not members.find("home-0", HOMES[0].public)

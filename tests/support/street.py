@@ -16,7 +16,7 @@ from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.sharing import open_sensors
 from edge_agent.shares import device_key
-from fugu.contract.envelope import Envelope, digits
+from fugu.contract.envelope import Envelope, key_digits
 from fugu.contract.frames import Committed, StreamCommit, sequence_name
 from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, signed_total, split_pages, unpack_numbers
 from fugu.contract.groups import GroupDocument, SharedWindow, check_signed
@@ -78,7 +78,7 @@ class Home:
         (folder / "readings.csv").write_text(f"value\n{reading}\n")
         self.config = folder / "agent.toml"
         self.environment = dict(os.environ)
-        pin = {"name": window.group.name, "helper": digits(PUBLIC), "honest": 1, "most": {"epsilon": 1e6}}
+        pin = {"name": window.group.name, "helper": key_digits(PUBLIC), "honest": 1, "most": {"epsilon": 1e6}}
         sensor = {"kind": "replay", "file": "readings.csv"}
         self.config.write_text(
             f'fleet = "home"\ndevice = "{name}"\noutbox = "outbox.sqlite"\nceiling = 1e6\n'
@@ -91,7 +91,7 @@ class Home:
     def digits(self) -> str:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        return digits(Ed25519PrivateKey.from_private_bytes(device_key(self.outbox)).public_key().public_bytes_raw())
+        return key_digits(Ed25519PrivateKey.from_private_bytes(device_key(self.outbox)).public_key().public_bytes_raw())
 
     def start(self) -> None:
         plan = load(self.config)
@@ -172,7 +172,7 @@ class Leader:
 
 def opened(answer: OpeningAnswer, reports: Sequence[Report]) -> list[int]:
     """The sums of the homes that an answer names, by their parts and its masks."""
-    parts: Iterable[tuple[int, ...]] = (unpack_numbers(reports[i].parts) for i in answer.members)
+    parts: Iterable[tuple[int, ...]] = (unpack_numbers(reports[i].parts) for i in answer.report_indices)
     return [signed_total(column) for column in zip(*parts, unpack_numbers(answer.sums), strict=True)]
 
 

@@ -22,7 +22,7 @@ __all__ = ["FOR_EVER", "FULL", "MARKED", "SETS", "WALK", "message", "noise_at", 
 FOR_EVER = MAX_TICK + 1
 WALK = measure_policy(3, start=0, tables=False)
 """A walk from a corner of nine cells: one state is possible at tick 0, then 3, 6, 8, and all from tick 4 on."""
-SETS = [MeasureModel(WALK).reach.at(tick) for tick in range(5)]
+SETS = [MeasureModel(WALK).reach.set_at(tick) for tick in range(5)]
 
 
 def plan(policy: MeasurePolicy) -> PointSource:

@@ -41,7 +41,7 @@ def test_a_window_of_three_homes_opens_as_the_sum_of_their_counts(tmp_path: Path
             reports = [window[home.name] for home in homes]
             leader.ask(number, reports)
             answer = leader.answered()
-            assert (answer.reason, answer.members) == ("", [0, 1, 2])
+            assert (answer.reason, answer.report_indices) == ("", [0, 1, 2])
             assert opened(answer, reports) == [sum(report.observed[0] for report in reports[1:])]
             kinds = {parse_topic(topic).kind for topic, _ in leader.heard}
             assert kinds >= {"report", "group_document", "group_key", "group_request", "group_answer"}
@@ -127,7 +127,7 @@ class Faults:
             self.gateway.stop()
 
     def count(self, answer: OpeningAnswer, reports: Sequence[Report]) -> int:
-        chosen = [reports[i] for i in answer.members]
+        chosen = [reports[i] for i in answer.report_indices]
         assert len(chosen) >= self.document.quorum
         assert len({report.sealed.device for report in chosen}) == len(chosen)
         return sum(report.observed[0] for report in chosen if READINGS[int(report.sealed.device[-1])] == 1.0)

@@ -26,7 +26,7 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_TICK, StreamCommit, SymbolFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import Change, MeasurePolicy
-from fugu.contract.measure_table import MOST_HELD, StaircaseNoise, TimedTable, members
+from fugu.contract.measure_table import MOST_HELD, StaircaseNoise, TimedTable, states_in
 from fugu.contract.measurement import check_noise
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import PlaceEstimate, SmoothedValue, ValueEstimate, decode_estimate
@@ -261,7 +261,7 @@ def test_protection_counts_the_states_that_each_is_hidden_among(tmp_path: Path) 
     for tick, point in enumerate(frame.released[:5]):
         table = policy.table(point.table)
         assert table is not None
-        states = members(reach.at(tick))
+        states = states_in(reach.set_at(tick))
         rows = {x: np.array(table.noise.row_weights(x)) for x in states}
         hidden = [
             sum(max((rows[i] / rows[j]).max(), (rows[j] / rows[i]).max()) <= bound for j in states) for i in states
@@ -499,12 +499,12 @@ def test_tables_are_sent_ahead_of_their_ticks(tmp_path: Path) -> None:
             assert table.until > tick + 1
             sent[table.number] = table
         for later in range(max(tick, 0) + 1, tick + 4):
-            constraint = model.reach.at(later)
+            constraint = model.reach.set_at(later)
             in_policy = constraint in {table.constraint for table in policy.measure_tables}
             covered = any(table.covers(later, constraint) for table in sent.values())
             assert covered or in_policy
     assert {table.constraint for table in sent.values()} == {
-        mask for mask in model.reach.all() if mask.bit_count() > 1 and mask != (1 << 16) - 1
+        mask for mask in model.reach.all_sets() if mask.bit_count() > 1 and mask != (1 << 16) - 1
     }
     for table in sent.values():
         check_noise(policy.measurement, table.noise, table.constraint)
@@ -739,7 +739,7 @@ def test_made_noise_passes_the_check_for_every_set_of_a_walk() -> None:
     model = MeasureModel(policy)
     generator = np.random.default_rng(1)
     assert np.array_equal(policy_graph(model), policy_graph(model).T)
-    for constraint in model.reach.all():
+    for constraint in model.reach.all_sets():
         if constraint.bit_count() < 2:
             continue
         possible = np.array([bool(constraint >> x & 1) for x in range(16)])

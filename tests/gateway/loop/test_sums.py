@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.envelope import digits
+from fugu.contract.envelope import key_digits
 from fugu.contract.group_frames import OpeningRequest, Report, unpack_numbers
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic
@@ -51,7 +51,7 @@ def test_a_window_opens_once_and_is_released_with_its_helper(tmp_path: Path) -> 
             gateway.stop()
         for frame in frames(ear, topic):
             assert (frame.audience, frame.query, frame.states) == ("site", "count", ("high",))
-            assert (frame.helper, frame.honest) == (digits(PUBLIC), 2)
+            assert (frame.helper, frame.honest) == (key_digits(PUBLIC), 2)
             if frame.devices == 3:  # of two, a report was late
                 assert abs(frame.values[0] - 2 / 3 * frame.observed) < 4  # more noise has a chance of 1 in 10^9
         assert max(frame.devices for frame in frames(ear, topic)) == 3
