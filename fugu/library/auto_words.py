@@ -38,6 +38,7 @@ __all__ = [
     "error_words",
     "percent",
     "quality_words",
+    "range_text",
     "refusal_words",
     "thinned_words",
     "verdict",
@@ -227,8 +228,8 @@ def _odds_words(attack: Attack, release: Candidate, stretches: Sequence[Stretch]
     )
     if release.learner is None:
         return sentence
-    factor_range = _range_text([*map(_factor_text, sorted(attack.furthest or 1.0 for attack in release.learners))])
-    share_range = _range_text([f"{share:.1%}" for share in sorted(attack.beyond or 0.0 for attack in release.learners)])
+    factor_range = range_text([*map(_factor_text, sorted(attack.furthest or 1.0 for attack in release.learners))])
+    share_range = range_text([f"{share:.1%}" for share in sorted(attack.beyond or 0.0 for attack in release.learners)])
     return (
         f"{sentence} Habits are not protected. For an attacker who learns them from the whole recording "
         f"({release.learner.attacker}) the largest factor is {factor_range}, in {len(release.learners)} draws of the "
@@ -240,7 +241,7 @@ def _factor_text(factor: float) -> str:
     return f"{float(f'{factor:.2g}'):g}" if factor < _WITHOUT_BOUND else f"more than {_WITHOUT_BOUND:,}"
 
 
-def _range_text(number_texts: Sequence[str]) -> str:
+def range_text(number_texts: Sequence[str]) -> str:
     """Join the first and the last of increasing numbers by "to"; one number if both read alike."""
     return number_texts[0] if number_texts[0] == number_texts[-1] else f"{number_texts[0]} to {number_texts[-1]}"
 

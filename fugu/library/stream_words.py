@@ -32,7 +32,7 @@ from fugu.planning.window_plan import JointPlan
 from fugu.privacy.chain_class import Covered
 from fugu.privacy.window_mechanisms import JointBound, Mechanism, PlannedNoise, WindowRelease, WindowRequest
 
-__all__ = ["compared_noise", "planned_stream", "planned_streams", "planned_windows", "releases_loss"]
+__all__ = ["joint_result", "noise_result", "releases_loss", "stream_result", "windows_result"]
 
 
 _FEW_BITS = 0.01
@@ -43,7 +43,7 @@ _SEGMENTS = (
 )
 
 
-def planned_stream(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> Result:
+def stream_result(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> Result:
     """Describe the plan of a symbol stream.
 
     In JSON rho0 and rho1 are the exact values threshold / 2^32. Epsilon is the loss of the table, and epsilon_asked the
@@ -212,7 +212,7 @@ _LONGEST = 1 << 31
 _TWO_DIGITS = Context(prec=2, rounding=ROUND_CEILING)
 
 
-def compared_noise(
+def noise_result(
     request: WindowRequest,
     notes: Sequence[str],
     planned_noises: Sequence[PlannedNoise],
@@ -303,7 +303,7 @@ def _noise_document(request: WindowRequest, plan: PlannedNoise) -> JsonObject:
     }
 
 
-def planned_windows(
+def windows_result(
     plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
 ) -> Result:
     """Describe the windows of a policy, with the errors of their answers; `protect` and `period` are in seconds."""
@@ -383,7 +383,7 @@ def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
     return plan.bound.rows(microseconds(period), plan.guarantee.epsilon)
 
 
-def planned_streams(plan: StreamsPlan) -> Result:
+def joint_result(plan: StreamsPlan) -> Result:
     """Describe a plan of streams; in JSON `apart` is null if it was not computed, and "infinite" without a bound."""
     request = plan.request
     period_us = microseconds(request.period_seconds)

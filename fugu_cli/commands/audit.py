@@ -31,8 +31,8 @@ from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, enro
 from fugu_cli.commands.ledger import LedgerOption, ledger_location
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.connection import broker_of
-from fugu_cli.view.audit import attacked_stream, shown_statement, tested_device
-from fugu_cli.view.ledger import audited_ledger
+from fugu_cli.view.audit import device_result, statement_result, stream_result
+from fugu_cli.view.ledger import audit_result
 from fugu_cli.view.terminal import working
 from gateway.audit.access import AccessList, planned_audiences
 from gateway.audit.recordings import Message, read_messages, stream_topics
@@ -97,7 +97,7 @@ def policy(
         raise PolicyError(f"{file}: {error}") from None
     if sign is not None and output is not None:
         write_public(output, _signed_statement(statement, _signing_key(sign, passphrase_file)))
-    return shown_statement(statement)
+    return statement_result(statement)
 
 
 def _signed_statement(statement: Statement, signing_key: Ed25519PrivateKey) -> bytes:
@@ -155,7 +155,7 @@ def device(
         problem = problem or outputs.problem
         draws_heard = outputs.symbols, outputs.noise, outputs.points
         tests += device_tests(policy, *draws_heard, false_alarms / len(policy_parts), outputs.script, outputs.changes)
-    return tested_device(tests, problem, false_alarms)
+    return device_result(tests, problem, false_alarms)
 
 
 def _policy_parts(policy: AnyPolicy) -> list[AnyPolicy]:
@@ -242,7 +242,7 @@ def stream(
         stream_audit = stream_audit._replace(
             findings=(*_unlisted_findings(access_list, address.username or "", messages or ()), *stream_audit.findings)
         )
-    return attacked_stream(stream_audit)
+    return stream_result(stream_audit)
 
 
 def _unlisted_findings(access_list: AccessList, account: str, messages: Iterable[Message]) -> list[Finding]:
@@ -311,7 +311,7 @@ def ledger(
         with ExitStack() as stack:
             histories = None if store is None else stack.enter_context(histories_in(Place.of(store).store, ""))
             audit = audit_ledger(ledger_db, broker, documents, promises, histories)
-    return audited_ledger(audit._replace(problems=((problem,) if problem else ()) + audit.problems), location.name)
+    return audit_result(audit._replace(problems=((problem,) if problem else ()) + audit.problems), location.name)
 
 
 def _policy_files(paths: list[Path] | None) -> list[Path]:

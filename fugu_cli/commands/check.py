@@ -69,7 +69,7 @@ def attack(
       fugu check attack one.csv two.csv --policy policy.json --known 2 --json
     """
     from fugu.planning.recorded_policy import StretchTrial, Trial
-    from fugu_cli.view.audit import attacked_recordings
+    from fugu_cli.view.audit import attack_result
 
     any_policy = load_policy(policy)
     trials, stretches = list[Trial](), list[StretchTrial]()
@@ -80,7 +80,7 @@ def attack(
                 trials += release.trials(known)
                 stretches += release.stretch_trials(any_policy)
     conditions = [sum_window.condition for sum_window in any_policy.sums] if isinstance(any_policy, Policy) else []
-    return attacked_recordings(trials, stretches, conditions)
+    return attack_result(trials, stretches, conditions)
 
 
 def windows(

@@ -273,7 +273,7 @@ def status(
     elif strict and not gateway_runs:
         reason = "no gateway runs" if gateway_runs is False else "this account cannot see whether a gateway runs"
         error = FuguError(f"{reason} with this registry here: what devices do now is not known")
-    return Result(document, view.shown_devices(devices, refusals, gateway_runs), error=error)
+    return Result(document, view.device_report(devices, refusals, gateway_runs), error=error)
 
 
 def history(
@@ -291,7 +291,7 @@ def history(
     with closing(Registry(registry)) as registry_db:
         refusal_rows = list(view.every_entry(registry_db.refusals)) if refusals else []
         events = [] if refusals else list(view.every_entry(registry_db.history))
-    report = view.shown_refusals(refusal_rows) if refusals else view.shown_events(events)
+    report = view.refusal_report(refusal_rows) if refusals else view.event_report(events)
     return Result([event._asdict() for event in (refusal_rows or events)], report)
 
 

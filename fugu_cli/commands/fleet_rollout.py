@@ -30,7 +30,7 @@ from fugu_cli.commands.fleet_keys import (
     enrolments_in,
     passphrases_in,
 )
-from fugu_cli.view.fleet import content_document, read_document, shown_content, shown_rollout, watch
+from fugu_cli.view.fleet import content_document, content_report, read_document, rollout_result, watch
 from fugu_cli.view.terminal import show as show_result
 from fugu_cli.view.terminal import show_report, warn, working
 from gateway.fleet.documents import (
@@ -155,7 +155,7 @@ def _confirm(document: PolicyDocument, keys: list[Path], registry: Path | None, 
         with closing(Registry(registry)) as registry_db:
             previous_document = former_document(registry_db, document, _roots_in(keys))
     if not as_json:
-        show_report(shown_content(document, previous_document))
+        show_report(content_report(document, previous_document))
         for line in [] if previous_document is None else weaker_promises(previous_document, document):
             warn(line)
         if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Sign this?"):
@@ -373,7 +373,7 @@ def start(
                 enter_document(registry_db, signed, **actor_and_time())
             rollout_number = rollouts.draft(plan, **actor_and_time())
             rollouts.start(rollout_number, **actor_and_time())
-        return shown_rollout(registry_db, rollout_number)
+        return rollout_result(registry_db, rollout_number)
 
 
 def show(
@@ -401,7 +401,7 @@ def show(
                 raise FuguError(f"there was no rollout in fleet {registry_db.fleet} yet")
             number = rollout_numbers[-1]
         if not live:
-            show_result(shown_rollout(registry_db, number), as_json=as_json)
+            show_result(rollout_result(registry_db, number), as_json=as_json)
         elif (phase := watch(registry_db, number)) != "completed":
             raise FuguError(f"rollout {number} was {phase}")
 
@@ -413,7 +413,7 @@ def _operation_command(operation: str, help_text: str) -> Callable[..., None]:
         with closing(Registry(registry)) as registry_db:
             rollout_number = _active_number(registry_db) if number is None else number
             Rollouts(registry_db).operate(rollout_number, operation, **actor_and_time())
-            show_result(shown_rollout(registry_db, rollout_number))
+            show_result(rollout_result(registry_db, rollout_number))
 
     operate.__doc__ = f"{help_text}\n\n\b\nexamples:\n  fugu fleet rollout {operation} --registry home-fleet.db"
     return operate

@@ -19,7 +19,7 @@ from fugu.host.terminal import LOG_FORMATS, log_to_stderr
 from fugu.library.report import Line, Result, Table
 from fugu_cli.app import BrokerOption, ConfigArgument, check_commands, option_group, output_option
 from fugu_cli.connection import broker_of
-from fugu_cli.view.gateway import learned_chains, print_history, show_status
+from fugu_cli.view.gateway import chains_result, print_history, show_status
 from fugu_cli.view.terminal import say, working
 from gateway.config import GatewayConfig, PageConfig, PageFile, Place
 
@@ -374,7 +374,7 @@ def learn(
         model = learning.learn_class(symbol_source, tasks=task_runner, progress=progress)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
-    return learned_chains(model)
+    return chains_result(model)
 
 
 def _written_result(folder: Path, count_by_table: Mapping[str, int]) -> Result:

@@ -14,7 +14,7 @@ from fugu.host.arguments import moment
 from fugu.library.report import Result
 from fugu_cli.app import ConfigArgument, check_commands, command_group
 from fugu_cli.connection import broker_of
-from fugu_cli.view.ledger import shown_ledger, shown_releases
+from fugu_cli.view.ledger import ledger_result, release_report
 from fugu_cli.view.terminal import say_waiting, working
 from gateway.config import GatewayConfig, Place
 from gateway.releases.ledger import Ledger, no_release_before
@@ -55,7 +55,7 @@ def show(
       fugu gateway ledger show --store postgresql://fugu@db/home
     """
     with closing(Ledger(ledger_location(ledger, store), create=False)) as ledger_db:
-        return shown_ledger(ledger_db)
+        return ledger_result(ledger_db)
 
 
 def resume(
@@ -154,7 +154,7 @@ def release(
             broker=address,
             print_line=say_waiting,
         )
-    return Result([json.loads(frame.encode()) for frame in frames], shown_releases(frames))
+    return Result([json.loads(frame.encode()) for frame in frames], release_report(frames))
 
 
 check_commands(__name__)

@@ -21,7 +21,7 @@ from fugu.host import arguments
 from fugu.host.files import write_public
 from fugu.library.checks import missing_sentence
 from fugu.library.report import Result
-from fugu.library.stream_words import compared_noise, planned_stream, planned_streams, planned_windows, releases_loss
+from fugu.library.stream_words import joint_result, noise_result, releases_loss, stream_result, windows_result
 from fugu.planning.chain_source import ChainSource, file_source, interval_source, longest_segment_ticks, read_declared
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, next_version, thresholds
@@ -196,7 +196,7 @@ def plan_stream(options: StreamOptions, chains: ChainOptions, policy: PolicyOpti
     with working("planning a stream"):
         plan = make_plan(request)
         policies = {} if output is None or header is None else {output: build_policy(plan, header)}
-    return _write_policies(planned_stream(plan, source, discretiser), policies, source.warnings)
+    return _write_policies(stream_result(plan, source, discretiser), policies, source.warnings)
 
 
 def _write_policies(result: Result, policies: Mapping[Path, Policy], warnings: Iterable[str]) -> Result:
@@ -246,7 +246,7 @@ def _plan_policy(options: WindowOptions, chains: ChainOptions, policy: PolicyOpt
     if output is not None:
         header = policy_header("fugu plan window", policy, discretiser, source, period)
         policies[output] = build_window_policy(plan, header)
-    return _write_policies(planned_windows(plan, protect, period, source.notes, discretiser), policies, source.warnings)
+    return _write_policies(windows_result(plan, protect, period, source.notes, discretiser), policies, source.warnings)
 
 
 def _composing_mechanism(options: WindowOptions) -> Composing:
@@ -328,7 +328,7 @@ def _plan_noise(options: WindowOptions, chain_options: ChainOptions) -> Result:
         with working(f"planning windows: noise of {name}"):
             best_plan = plan_noise(request, None if name == "auto" else name, period_us)
         plans = (best_plan,)
-    return compared_noise(request, notes, plans, best_plan, refusals).with_lines((), warnings)
+    return noise_result(request, notes, plans, best_plan, refusals).with_lines((), warnings)
 
 
 def _counted_states(states_text: str, query: Query) -> tuple[int, ...]:
@@ -362,7 +362,7 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
         if len(policies) < len(stream_plans):
             raise UsageError("two streams would have one file: name their devices otherwise with --for")
         output.mkdir(parents=True, exist_ok=True)
-    return _write_policies(planned_streams(plan), policies, [model.warning])
+    return _write_policies(joint_result(plan), policies, [model.warning])
 
 
 def _streams_request(model: ChainModel, options: JointOptions, devices: list[str]) -> StreamsRequest:

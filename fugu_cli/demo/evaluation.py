@@ -27,6 +27,7 @@ from fugu.contract.sentences import epsilon_to_odds, privacy_sentence
 from fugu.contract.stretches import Stretch, stretch_ticks
 from fugu.contract.windows import Window
 from fugu.lanes import Marks, time_marks
+from fugu.library.auto_words import range_text
 from fugu.planning.answers import window_error
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy
 from fugu.planning.profiles import profile_blocks
@@ -121,12 +122,12 @@ class Replay:
         """Return the number of expected values in frames."""
         return sum(first_tick in self.window_starts for first_tick in frames)
 
-    def results(self, frames: Frames, *, attacked: bool = False) -> Results | None:
+    def results(self, frames: Frames, *, attack_all: bool = False) -> Results | None:
         """Compare the frames that arrived with the truth, and attack them; None if there is no whole window.
 
         Args:
             frames: the frames that arrived, by first tick.
-            attacked: run all attackers, not only the one who knows the habits; this takes a while.
+            attack_all: run all attackers, not only the one who knows the habits; this takes a while.
         """
         window_rows, noisy_counts = [], []
         for first_tick in sorted(set(self.window_starts) & set(frames)):
@@ -138,9 +139,9 @@ class Replay:
         if not window_rows:
             return None
         first_ticks, true_counts, ticks = (np.array(column) for column in zip(*window_rows, strict=True))
-        return self._comparison(first_ticks, true_counts, ticks, np.array(noisy_counts, dtype=np.int64), attacked)
+        return self._compare(first_ticks, true_counts, ticks, np.array(noisy_counts, dtype=np.int64), attack_all)
 
-    def _comparison(self, first_ticks: Ints, true_counts: Ints, ticks: Ints, released: Ints, attacked: bool) -> Results:
+    def _compare(self, first_ticks: Ints, true_counts: Ints, ticks: Ints, released: Ints, attack_all: bool) -> Results:
         """Compare the released counts (w, g) of windows with their true counts (w, g).
 
         `first_ticks` are (w,), `ticks` (w, g): the number of ticks that each count is of.
@@ -148,16 +149,16 @@ class Replay:
         window, scale = self.window, Fraction(self.window.scale)
         part_count = len(self.day_parts) or 1
         shown_columns = slice(None) if part_count > 1 else [int(np.argmax(true_counts.std(axis=0)))]
-        tick_count = self.states.size if attacked else int(first_ticks[-1]) + window.length
-        states = self.states[:tick_count]
-        stated_ticks, changes, best_attack, learners = np.flatnonzero(states >= 0), None, None, tuple[Floats, ...]()
+        tick_count = self.states.size if attack_all else int(first_ticks[-1]) + window.length
+        has_state = self.states[:tick_count] >= 0
+        changes, best_attack, learners = None, None, tuple[Floats, ...]()
         if part_count == 1 and window.overlap == 1:
             groups, state_count = window.groups(self.policy.discretiser.states), len(self.policy.discretiser.states)
-            stated = (states >= 0).astype(np.int64)
-            outputs = CountOutputs(released, first_ticks, window.length, scale, groups, tick_count, state_count, stated)
+            sizes = tick_count, state_count, has_state.astype(np.int64)
+            outputs = CountOutputs(released, first_ticks, window.length, scale, groups, *sizes)
             knowledge = Knowledge(self.transition, np.zeros(tick_count, dtype=np.int64))
-            changes = odds_change(outputs, knowledge)[stated_ticks]
-            if attacked:
+            changes = odds_change(outputs, knowledge)[has_state]
+            if attack_all:
 
                 def redraw(generator: np.random.Generator) -> Outputs:
                     return replace(outputs, counts=true_counts + laplace_noise(scale, released.shape, generator))
@@ -172,8 +173,8 @@ class Replay:
             arrivals=len(first_ticks),
             end_tick=tick_count,
             band=window_error(scale, window.length).share_95 * part_count,
-            ticks=stated_ticks,
-            ordinary_changes=None if self.ordinary_changes is None else self.ordinary_changes[stated_ticks],
+            ticks=np.flatnonzero(has_state),
+            ordinary_changes=None if self.ordinary_changes is None else self.ordinary_changes[:tick_count][has_state],
             own_changes=changes,
             learners=learners,
             attack=best_attack,
@@ -423,10 +424,6 @@ def _factor_words(log_odds: float) -> str:
     return f"x {math.exp(log_odds):.1f}" if log_odds < math.log(1000.0) else "more than x 1000"
 
 
-def _range_words(least_text: str, most_text: str) -> str:
-    return least_text if least_text == most_text else f"{least_text} to {most_text}"
-
-
 def summary(results: Results) -> tuple[str, ...]:
     """Return sentences about use and privacy; after all attacks, about learners and success, too."""
     replay, attack = results.replay, results.attack
@@ -453,8 +450,8 @@ def summary(results: Results) -> tuple[str, ...]:
         sentences.append(
             "Habits are not protected: for an attacker who learns them, odds change by up to "
             f"{_factor_words(float(results.learner.max()))}, and over {len(peaks)} draws of the noise by "
-            f"{_range_words(_factor_words(peaks[0]), _factor_words(peaks[-1]))}. They change by more than {promise} on "
-            f"{_range_words(f'{100 * excess_shares[0]:.0f}', f'{100 * excess_shares[-1]:.0f}')} % of the {tick}s."
+            f"{range_text([*map(_factor_words, peaks)])}. They change by more than {promise} on "
+            f"{range_text([f'{100 * share:.0f}' for share in excess_shares])} % of the {tick}s."
         )
     if attack is not None:
         sentences.append(

@@ -121,18 +121,19 @@ class Page:
         replays[index] = {**replays.get(index, {}), **fields}
         self.show(replays=[*replays.values()])
 
-    def draw(self, index: int, lanes: Sequence[Lane], others: Mapping[str, Lane] | None = None, **fields: Any) -> None:
+    def draw(self, index: int, lanes: list[Lane], attackers: Mapping[str, Lane] | None = None, **fields: Any) -> None:
         """Replace the drawing of a replay.
 
         Args:
             index: the index of the replay.
             lanes: the readings, the released values, and the attacker who knows the habits.
-            others: the lanes of other attackers, by name.
+            attackers: the lanes of other attackers, by name.
             fields: further fields of the drawing.
         """
         *lane_documents, attacker_document = lanes_document(lanes)
-        attackers = {name: lanes_document([lane])[0] for name, lane in (others or {}).items()}
-        document = {"lanes": lane_documents, "attackers": {"knows": attacker_document} | attackers, **fields}
+        attacker_documents = {name: lanes_document([lane])[0] for name, lane in (attackers or {}).items()}
+        attacker_documents = {"knows": attacker_document, **attacker_documents}
+        document = {"lanes": lane_documents, "attackers": attacker_documents, **fields}
         self._files[f"/lanes-{index}.json"] = json.dumps(document, allow_nan=False).encode()
         self._draw_count += 1
         self.show_replay(index, drawn=self._draw_count)

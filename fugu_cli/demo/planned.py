@@ -155,7 +155,7 @@ def _draw_plan(page: Page, index: int, plan: Plan, name: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
         if (replay := replay_of(plan, Path(folder))) is None:
             return False
-        draw_replay(page, index, replay, replay.states.size, replay.results(replay.simulated_frames(), attacked=True))
+        draw_replay(page, index, replay, replay.states.size, replay.results(replay.simulated_frames(), attack_all=True))
         page.show_replay(index, name=name)
     return True
 

@@ -58,9 +58,9 @@ class Listener:
 
     def _arrived(self, topic: str, payload: bytes, _retained: bool) -> None:
         with suppress(FuguError):
-            self.take(parse_topic(topic), payload)
+            self.handle(parse_topic(topic), payload)
 
-    def take(self, topic: Topic, payload: bytes) -> None:
+    def handle(self, topic: Topic, payload: bytes) -> None:
         """Handle a message; FuguError if it cannot be read."""
         raise NotImplementedError
 

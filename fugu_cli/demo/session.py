@@ -135,7 +135,7 @@ class Subscriber(Listener):
         kinds = sorted({replay.topic for replay in replays})
         super().__init__(broker, topic_of("status", fleet, "+"), *(topic_of(kind, fleet, "+", "+") for kind in kinds))
 
-    def take(self, topic: Topic, payload: bytes) -> None:
+    def handle(self, topic: Topic, payload: bytes) -> None:
         """Handle a status or a frame of a device of the replays."""
         if (state := self.devices.get(topic.device)) is None:
             return
@@ -192,7 +192,7 @@ def run_replays(
     say("attacking what was released ...")
     results = []
     for index, replay in enumerate(replays):
-        replay_results = replay.results(subscriber.devices[replay.device].frames, attacked=True)
+        replay_results = replay.results(subscriber.devices[replay.device].frames, attack_all=True)
         if replay_results is None:
             failures.append(f"nothing of {replay.device} reached the subscriber")
         else:

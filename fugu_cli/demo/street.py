@@ -210,7 +210,7 @@ class _Watcher(Listener):
         self.sums: dict[int, ReleaseFrame] = {}
         super().__init__(broker, topic_of("report", "home", "+", "+"), topic_of("release", "home", "site", _GROUP))
 
-    def take(self, topic: Topic, payload: bytes) -> None:
+    def handle(self, topic: Topic, payload: bytes) -> None:
         """Handle a report or a sum."""
         if topic.kind == "report":
             self.reports[Report.decode(payload).number].add(topic.device)

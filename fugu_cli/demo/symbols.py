@@ -90,7 +90,7 @@ class SymbolReplay(Replay):
         symbols = release_symbols(self.states, self.policy.table, np.random.default_rng()).symbols
         return {0: SymbolFrame(1, -1, 0, bytes(np.maximum(symbols, 0).astype(np.uint8).tolist()))}
 
-    def results(self, frames: Frames, *, attacked: bool = False) -> SymbolResults | None:
+    def results(self, frames: Frames, *, attack_all: bool = False) -> SymbolResults | None:
         """Filter the symbols that arrived, compare with the truth, and attack them; None if there are none."""
         symbols = np.full(self.states.size, -1, dtype=np.int64)
         for first_tick, frame in frames.items():
@@ -112,7 +112,7 @@ class SymbolReplay(Replay):
             drawn_symbols = release_symbols(true_states, table, generator).symbols
             return replace(outputs, symbols=np.where(symbols[:end_tick] < 0, -1, drawn_symbols))
 
-        best_attack, learners = self.attacks(outputs, redraw, knowledge) if attacked else (None, ())
+        best_attack, learners = self.attacks(outputs, redraw, knowledge) if attack_all else (None, ())
         shown_ticks = np.flatnonzero(is_stated)[-_SHOWN:]
         state_counts = np.bincount(true_states[is_stated], minlength=2)
         return SymbolResults(

@@ -133,7 +133,7 @@ class _Listener(Listener):
         self._walk = Walk(policy, self._places[:0], {}, {}, {})
         super().__init__(broker, *(topic_of(kind, FLEET, DEVICE, STREAM) for kind in ("symbols", "estimate")))
 
-    def take(self, topic: Topic, payload: bytes) -> None:
+    def handle(self, topic: Topic, payload: bytes) -> None:
         """Handle points or an estimate."""
         if topic.kind == "symbols":
             frame = MeasureFrame.decode(payload)

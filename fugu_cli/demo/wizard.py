@@ -240,7 +240,7 @@ class _Wizard:
         sensor, broker = _mqtt_sensor(fields), broker_of(fields["broker"])
         _refuse_fleet_broker(sensor, broker, must_connect=True)
         sensor_config = {**sensor.model_dump(), "fleet_broker": [broker.host, broker.port]}
-        message_count, note = 0, ""
+        message_count, notice = 0, ""
         with closing(_EveryMessage(sensor_config)) as live_topic, closing(self._topics):
             self._topics.begin()
             while self._queue.empty():
@@ -248,12 +248,14 @@ class _Wizard:
                 for moment, reading in live_topic.take_messages():
                     message_count += 1
                     if self._topics.add(moment, reading.reveal()):
-                        note = f" {self._topics.full.name} is full ({_MOST_BYTES >> 20} MB) and is planned from; what "
-                        note += f"comes now is in {self._topics.newest.name}. The newest four are kept."
+                        notice = (
+                            f" {self._topics.full.name} is full ({_MOST_BYTES >> 20} MB) and is planned from; what "
+                        )
+                        notice += f"comes now is in {self._topics.newest.name}. The newest four are kept."
                 if message_count:
-                    self._recording = self._topics.full if note else self._topics.newest
+                    self._recording = self._topics.full if notice else self._topics.newest
                 loss_words = f" {live_topic.lost} came too fast and are lost." if live_topic.lost else ""
-                arrivals = f"{message_count} messages have come.{note}{loss_words}"
+                arrivals = f"{message_count} messages have come.{notice}{loss_words}"
                 stage = f"recording: {arrivals} After a day or more, show what would leave."
                 self.page.show(stage=stage, stalled=live_topic.trouble, step=2 if message_count else 1)
                 time.sleep(_POLL_SECONDS)

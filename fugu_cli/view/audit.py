@@ -21,16 +21,14 @@ if TYPE_CHECKING:
     from gateway.audit.stream import StreamAudit
 
 
-__all__ = ["attacked_recordings", "attacked_stream", "shown_statement", "tested_device"]
+__all__ = ["attack_result", "device_result", "statement_result", "stream_result"]
 
 
 _ATTACKERS = ("attacker", "right", "interval", "without", "ceiling", "epsilon at least", "odds change by")
 _TRIALS = ("released", "noise", "strongest", "without", "ceiling", "odds, known", "odds, learned")
 
 
-def attacked_recordings(
-    trials: Sequence[Trial], stretches: Sequence[StretchTrial], conditions: Sequence[str]
-) -> Result:
+def attack_result(trials: Sequence[Trial], stretches: Sequence[StretchTrial], conditions: Sequence[str]) -> Result:
     """Show attacks on recordings: a table for each recording, and for a single one all attackers of all trials.
 
     `conditions` are the conditions of the promises about sums.
@@ -111,7 +109,7 @@ def _odds_words(attack: Attack | None) -> str:
 _MOST_ALARMS = 20
 
 
-def shown_statement(statement: Statement) -> Result:
+def statement_result(statement: Statement) -> Result:
     """Show a statement about a policy; exit code 1 unless it is confirmed."""
     return Result(statement.document(), _statement_parts(statement), 0 if statement.confirmed else 1)
 
@@ -159,7 +157,7 @@ def _bounds_table(title: str, bounds: Sequence[Bound]) -> Report:
     yield Table(title, ("", "epsilon, at most"), bound_rows)
 
 
-def tested_device(draw_tests: Sequence[DrawTest], problem: str, false_alarms: float) -> Result:
+def device_result(draw_tests: Sequence[DrawTest], problem: str, false_alarms: float) -> Result:
     """Show the tests of a device's outputs, or the `problem` if it breaks the protocol; exit code 1 for any fault.
 
     `false_alarms` is the probability of an alarm without a fault.
@@ -192,7 +190,7 @@ def _device_parts(draw_tests: Sequence[DrawTest], problem: str, false_alarms: fl
         yield Line("Nothing is wrong that so many draws could show.", bold=True)
 
 
-def attacked_stream(audit: StreamAudit) -> Result:
+def stream_result(audit: StreamAudit) -> Result:
     """Show the success of attackers on a stream, by audience and on published outputs; exit code 1 with findings."""
     audiences = []
     for audience in audit.audiences:

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "content_document",
+    "content_report",
     "device_count",
     "device_document",
+    "device_report",
     "dry_run",
+    "event_report",
     "every_entry",
     "moment_text",
     "read_document",
-    "shown_content",
-    "shown_devices",
-    "shown_events",
-    "shown_refusals",
-    "shown_rollout",
+    "refusal_report",
+    "rollout_result",
     "state_of",
     "warn_of_rollouts",
     "watch",
@@ -122,7 +122,7 @@ def device_document(device: Device, refusal: Refusal | None) -> JsonObject:
     }
 
 
-def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gateway: bool | None) -> Report:
+def device_report(devices: Sequence[Device], refusals: dict[str, Refusal], gateway: bool | None) -> Report:
     """Show devices and the counts of their states, and warn if no gateway runs here (`gateway` is None if unknown)."""
     device_rows = []
     for device in devices:
@@ -146,7 +146,7 @@ def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatew
         )
 
 
-def shown_events(events: Sequence[Event]) -> Report:
+def event_report(events: Sequence[Event]) -> Report:
     """Show the newest events."""
     rows = [
         (str(event.number), moment_text(event.time_us), event.who, event.what, event.subject, _shortened(event.detail))
@@ -155,7 +155,7 @@ def shown_events(events: Sequence[Event]) -> Report:
     return newest_rows(Table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows))
 
 
-def shown_refusals(refusals: Sequence[Refusal]) -> Report:
+def refusal_report(refusals: Sequence[Refusal]) -> Report:
     """Show the newest refusals."""
     rows = [
         (str(entry_number), moment_text(time_us), device, str(version), outcome, reason)
@@ -174,7 +174,7 @@ def content_document(document: PolicyDocument, previous: PolicyDocument | None) 
     }
 
 
-def shown_content(document: PolicyDocument, previous: PolicyDocument | None) -> Report:
+def content_report(document: PolicyDocument, previous: PolicyDocument | None) -> Report:
     """Show the content of a document, and where the previous document differs."""
     new_content, old_content = content_lines(document), {} if previous is None else content_lines(previous)
     content_rows = []
@@ -196,7 +196,7 @@ def dry_run(
 ) -> Result:
     """Show the changes on devices that would get a document, and for a rollout the devices of each stage."""
     result_fields = {**_changes_document(changes, document.version), **content_document(document, previous)}
-    report = [*shown_content(document, previous), *_show_changes(changes, document.version)]
+    report = [*content_report(document, previous), *_show_changes(changes, document.version)]
     if plan is not None:
         result_fields["stages"] = stages
         report = [*_show_plan(plan, stages), *report]
@@ -304,7 +304,7 @@ def _shortened(text: str, length: int = 60) -> str:
 _COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", "pending", "accepted", "refused")
 
 
-def shown_rollout(registry: Registry, rollout_number: int) -> Result:
+def rollout_result(registry: Registry, rollout_number: int) -> Result:
     """Show a rollout; times in JSON are microseconds of Unix time."""
     rollout = Rollouts(registry).show(rollout_number)
     plan, state = rollout.plan, rollout.state

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fugu.privacy.learned_class import LearnedModel
     from gateway.estimates.history import Row
 
-__all__ = ["learned_chains", "print_history", "show_status"]
+__all__ = ["chains_result", "print_history", "show_status"]
 
 _MOST_DEVICES = 30
 
@@ -88,7 +88,7 @@ def _numbers_text(values: Sequence[float]) -> str:
     return " ".join(f"{value:.6g}" for value in values)
 
 
-def learned_chains(model: LearnedModel) -> Result:
+def chains_result(model: LearnedModel) -> Result:
     """Show a learned class: its chain, and the stretches that widen it; exit code 1 if it was refused."""
     code, warnings = (0, ()) if model.refused is None else (1, (f"no class: {model.refused}",))
     return Result(model.to_json(), _learned_parts(model), code, warnings)

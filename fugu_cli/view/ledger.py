@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from gateway.audit.ledger import LedgerAudit, ReaderLoss, StreamLoss
     from gateway.releases.ledger import Ledger
 
-__all__ = ["audited_ledger", "shown_ledger", "shown_releases"]
+__all__ = ["audit_result", "ledger_result", "release_report"]
 
 
-def shown_ledger(ledger: Ledger) -> Result:
+def ledger_result(ledger: Ledger) -> Result:
     """Show the nats that are allowed, spent and left, and the newest releases.
 
     JSON has all releases, with the charge to each device in nats, and the shift of the device's ticks.
@@ -79,10 +79,10 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Report:
     conditions = {frame.condition for entry in entries if (frame := _frame_of(entry)) is not None}
     for condition in sorted(conditions - {""}):
         yield Line(f"The amounts hold under a condition: {condition}.")
-    release_rows = [
-        (str(e.number), e.name, e.audience, f"{e.first}..{e.last}", e.scale, e.state, moment_text(e.time_us))
-        for e in entries
-    ]
+    release_rows = []
+    for entry in entries:
+        ticks, made_text = f"{entry.first}..{entry.last}", moment_text(entry.time_us)
+        release_rows.append((str(entry.number), entry.name, entry.audience, ticks, entry.scale, entry.state, made_text))
     titles = ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)")
     yield from newest_rows(Table("Releases", titles, release_rows), " releases")
 
@@ -95,7 +95,7 @@ def _frame_of(entry: Entry) -> ReleaseFrame | None:
         return None
 
 
-def shown_releases(frames: Sequence[ReleaseFrame]) -> Report:
+def release_report(frames: Sequence[ReleaseFrame]) -> Report:
     """Show a table and its guarantee for each release."""
     for frame in frames:
         percent_text = f"{frame.confidence * 100:g} %"
@@ -114,7 +114,7 @@ def shown_releases(frames: Sequence[ReleaseFrame]) -> Report:
             yield Line(f"{frame.condition[0].upper()}{frame.condition[1:]}.")
 
 
-def audited_ledger(audit: LedgerAudit, name: str) -> Result:
+def audit_result(audit: LedgerAudit, name: str) -> Result:
     """Show the audit of a ledger of this name; JSON is in nats. Exit code 1 with problems."""
     streams = [
         {**stream.key._asdict(), **_flat_row(stream, "promise", "promised"), "charge": nats(stream.charge)}

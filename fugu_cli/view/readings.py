@@ -50,8 +50,8 @@ def description_lines(description: Description) -> Iterator[str]:
     """Yield the lines of a description: a headline, and indented facts."""
     states = description.states
     state_text = ", ".join(states) if len(states) <= _MOST_NAMES else f"{len(states)} states"
-    note = "" if description.confirmed else " (not confirmed)"
-    yield f"{description.device}/{description.stream}, version {description.version}{note}: {_SENT[description.kind]}"
+    doubt = "" if description.confirmed else " (not confirmed)"
+    yield f"{description.device}/{description.stream}, version {description.version}{doubt}: {_SENT[description.kind]}"
     yield f"  states: {state_text}; a tick every {_duration(description.period_seconds)}, tick 0 at {description.epoch}"
     for window in description.windows:
         length, stride = (_duration(ticks * description.period_seconds) for ticks in (window.length, window.stride))
@@ -227,9 +227,9 @@ def _release_line(release: ReleaseFrame) -> str:
     stretch = f"any {release.stretch_ticks} ticks in a row" if release.stretch_ticks > 1 else "a tick"
     loss = f"epsilon {release.epsilon:g} about {stretch} for {release.audience}, entry {release.entry}"
     loss += f", {release.condition}" if release.condition else ""
-    note = "" if release.useful else _GUESS
+    doubt = "" if release.useful else _GUESS
     span = _span_text(release.since, release.time)
-    return f"{span}  release {release.name}, {name}: {interval_words} {release.unit}; {loss}{note}"
+    return f"{span}  release {release.name}, {name}: {interval_words} {release.unit}; {loss}{doubt}"
 
 
 def _percent(share: float) -> str:

@@ -57,7 +57,7 @@ def frames(*some: WindowFrame) -> dict[int, WindowFrame]:
 def night(replay: Replay) -> Results:
     """A night of which a few windows arrived: one before there was a baseline, one with ticks missing."""
     came = [window(replay, index, off) for index, off in enumerate((7, *OFF))]
-    results = replay.results(frames(*came, window(replay, 9, 10_000, observed=BEATS - 1)), attacked=True)
+    results = replay.results(frames(*came, window(replay, 9, 10_000, observed=BEATS - 1)), attack_all=True)
     assert results is not None
     return results
 
@@ -209,7 +209,7 @@ def test_a_household_shares_a_profile_of_the_day_and_any_hour_is_protected() -> 
     assert (home.promised_stretch, home.expected_count, home.policy.guarantee.epsilon) == ("1 hour", 4, EPSILON)
     assert home.policy.verify(EPSILON).epsilon <= EPSILON
     frames = dict(home.simulated_frames())
-    results = home.results({first: frames[first] for first in list(frames)[:3]}, attacked=True)
+    results = home.results({first: frames[first] for first in list(frames)[:3]}, attack_all=True)
     assert (results.arrivals, results.own_changes, len(results.released)) == (3, None, 3 * 6)
     assert summary(results)[1:] == (
         "Private: about any hour, from 50 % to at most 73 % sure. Not private: 8 hours or longer.",

@@ -170,7 +170,7 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
         assert browser.text(".stays .number") == "12,300"
         assert line_of(browser, "promise") == "the promise: at most 73 %"
         assert pressed(browser) == ["knows the habits", "Night 1"]
-        session.draw_replay(page, 0, night, night.states.size, night.results(frames, attacked=True))
+        session.draw_replay(page, 0, night, night.states.size, night.results(frames, attack_all=True))
         page.show(ended=True, stage="all has come")
         wait_until(
             lambda: browser.text("#stage") == "all has come" and browser.text(".leaves .number") == "88", "the end"

@@ -25,7 +25,7 @@ from fugu.contract.windows import Window
 from fugu.planning.recorded_policy import Release, Released
 from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import MarkovChain
-from fugu_cli.view.audit import attacked_stream
+from fugu_cli.view.audit import stream_result
 from gateway.audit.access import Audience, planned_audiences
 from gateway.audit.attacks import AttackTrial, attack_audiences
 from gateway.audit.ledger import stream_loss
@@ -117,7 +117,7 @@ def test_attackers_of_stretches_stay_within_a_true_promise_and_are_told(capsys: 
     assert {attack.secret for attack in trial.attacks} <= set(SECRETS)
     assert trial.ticks == 10
     assert all(attack.scored >= 200 and 1 < attack.furthest <= math.exp(trial.epsilon) for attack in trial.attacks)
-    print(attacked_stream(audit))
+    print(stream_result(audit))
     assert "Stretches, to who knows all other days" in capsys.readouterr().out
 
 

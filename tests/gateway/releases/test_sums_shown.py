@@ -15,7 +15,7 @@ from fugu.contract.topics import parse_topic, topic_of
 from fugu.library.report import plain_text
 from fugu.mqtt import Broker
 from fugu.mqtt.readings import ReleaseReading
-from fugu_cli.view.ledger import shown_ledger, shown_releases
+from fugu_cli.view.ledger import ledger_result, release_report
 from fugu_cli.view.readings import ReadingLines, description_lines
 from gateway.audit.statement import policy_statement
 from gateway.fleet.documents import worth
@@ -50,7 +50,7 @@ def test_the_sentence_names_the_helper_and_how_many_have_to_be_honest() -> None:
 def test_it_is_in_a_release_wherever_its_epsilon_is(release: tuple[Site, ReleaseFrame]) -> None:
     site, frame = release
     assert frame.condition == WINDOW.condition
-    for report in (list(shown_releases([frame])), list(shown_ledger(site.ledger).report)):
+    for report in (list(release_report([frame])), list(ledger_result(site.ledger).report)):
         assert WINDOW.condition[3:] in plain_text(report)
     assert WINDOW.condition in ReadingLines()(ReleaseReading(frame.name, frame))
     feed = Feed("home", Broker(), LedgerView(None))
