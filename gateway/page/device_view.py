@@ -347,9 +347,9 @@ def _grid_fields(description: Description) -> Fields | None:
 
 
 def _promise_fields(promise: DescribedPromise) -> Fields:
-    names = ("epsilon", "adversary", "stretch_ticks", "tick_epsilon", "when")
+    names = ("epsilon", "adversary", "stretch_ticks", "tick_epsilon")
     stretches = [stretch.model_dump() for stretch in promise.stretches]
-    return {**{name: getattr(promise, name) for name in names}, "stretches": stretches}
+    return {**{name: getattr(promise, name) for name in names}, "when": promise.when_words, "stretches": stretches}
 
 
 def _posterior_fields(description: Description) -> Fields | None:
