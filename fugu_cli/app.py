@@ -152,11 +152,7 @@ _root_command = cache(typer.main.get_command)
 
 
 def run(words: list[str]) -> int:
-    """Run the command with these words, and return its exit code.
-
-    Raises:
-        FuguError: the command line is wrong, or the command failed; the caller prints the error.
-    """
+    """Run the command with these words, and return its exit code; the caller prints a FuguError."""
     try:
         code = _root_command(app)(args=words, prog_name="fugu", standalone_mode=False)
     except SystemExit as ending:
@@ -237,9 +233,8 @@ def command_group(
     `typer.Option` or `typer.Argument`, which has its help and bounds. Fields of a dataclass among the parameters are
     options of their own.
 
-    Raises:
-        TypeError: a parameter has no help, or bounds that its type cannot have; at the import of its module, by
-            `check_commands` and `option_group`, unless the group itself is made there.
+    A parameter without help, or with bounds that its type cannot have, is a TypeError. At the import of a module
+    `check_commands` and `option_group` raise it, unless the group itself is made there.
     """
     group = typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
     group.callback()(lambda: None)
@@ -252,11 +247,7 @@ def command_group(
 
 
 def check_commands(module: str) -> None:
-    """Check the options of a module's commands; called in its last line, so that a wrong option is an import error.
-
-    Raises:
-        TypeError: as for `command_group`.
-    """
+    """Check the commands of a module in its last line, so that the import raises the TypeError of `command_group`."""
     for place, _ in COMMANDS.values():
         if f"{_PACKAGE}{place}".startswith(f"{module}:"):
             command = getattr(sys.modules[module], place.partition(":")[2])

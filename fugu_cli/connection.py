@@ -13,11 +13,7 @@ BROKER_HELP = "The broker: HOST:PORT, or a file NAME.toml with [broker]."
 
 
 def broker_of(broker_text: str) -> Broker:
-    """Read the value of `--broker`.
-
-    Raises:
-        FuguError: it is no address, or its file cannot be read.
-    """
+    """Read the value of `--broker`. FuguError: it is no address, or its file cannot be read."""
     if not broker_text.endswith(".toml"):
         return Broker.parse(broker_text)
     from pydantic import BaseModel

@@ -42,11 +42,7 @@ def edge_help() -> str:
 
 
 def agent(arguments: Sequence[str]) -> int:
-    """Run a command of `fugu agent`, each of which is a use of `fugu-agent`; return the exit code.
-
-    Raises:
-        UsageError: there is no such command.
-    """
+    """Run a command of `fugu agent` as one of `fugu-agent`; return its exit code. UsageError: it is unknown."""
     name, *options = arguments or [""]
     if name in AGENT:
         from edge_agent.__main__ import main

@@ -28,14 +28,7 @@ _EXTRAS = {**dict.fromkeys(_FRAMEWORK, "gateway"), "pyarrow": "parquet", "ray": 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
-
-    Args:
-        arguments: the words after `fugu`; by default the process's arguments.
-
-    Returns:
-        The exit code.
-    """
+    """Run a command, by default by the words after `fugu` of this process; return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     return run_program(lambda: guarded(lambda: _run(words), as_json="--json" in words))
 

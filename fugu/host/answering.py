@@ -15,7 +15,6 @@ from fugu.contract.errors import FuguError
 
 __all__ = ["StatusSocket", "ask"]
 
-
 _PATIENCE_SECONDS = 5.0
 _SEND_SECONDS = 0.2  # a text of more than some 200 kB does not fit into the socket at once
 _MOST_WAITING = 4

@@ -103,9 +103,7 @@ def moment(text: str, name: str) -> int:
 def interval(text: str, name: str) -> tuple[float, float]:
     """Read `x` or `low:high`, numbers strictly inside (0, 1), as a pair; `x` becomes `(x, x)`.
 
-    Raises:
-        UsageError: a bound is no number.
-        FuguError: a number is not inside (0, 1), or low is above high.
+    UsageError: a bound is no number. FuguError: a number is not inside (0, 1), or low is above high.
     """
     low_text, colon, high_text = text.partition(":")
     bounds = (number(low_text, name), number(high_text if colon else low_text, name))

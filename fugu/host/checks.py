@@ -40,7 +40,6 @@ __all__ = [
     "versions",
 ]
 
-
 Verdict = Literal["ok", "warn", "FAIL"]
 _DAY = 86_400
 _NAMED = 5

@@ -19,7 +19,6 @@ from fugu.host.process import end_with_parent
 
 __all__ = ["Answer", "Child", "OnAnswer", "Queue", "answer_of", "run_forked"]
 
-
 Answer = dict[str, Any]
 OnAnswer = Callable[[Answer], None]
 Work = Callable[[], Answer]

@@ -23,8 +23,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 def seconds_of(text: str) -> float:
     """Read a length of time, `90s`, `10m`, `1h`, `2d` or a number of seconds.
 
-    Raises:
-        ValueError: it is none, not above 0, or of more than 9 digits or 6 decimals.
+    ValueError: it is none, not above 0, or of more than 9 digits or 6 decimals.
     """
     length_match = _LENGTH.fullmatch(text)
     seconds = 0.0 if length_match is None else float(length_match[1]) * _UNITS[length_match[2]]

@@ -92,7 +92,6 @@ REPORTS = FileKind("file of reports", 0x4655_5250, "move it away: the windows un
 LEDGER = FileKind("ledger", 0x4655_4C45, "put back the newest copy, or move it away and see fugu gateway ledger resume")
 REGISTRY = FileKind("fleet registry", 0x4655_464C, "put back the newest copy")
 
-
 _POLL_SECONDS = 0.01
 _NO_ROOM_FOR_INDEX = sqlite3.SQLITE_IOERR_SHMSIZE
 

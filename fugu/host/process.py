@@ -19,7 +19,6 @@ NOTICES = logging.getLogger("fugu.notices")
 """Logger of the few lines that a service always logs though nothing is wrong, as INFO."""
 NOTICES.setLevel(logging.INFO)
 
-
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, of prctl(2)
 
 

@@ -45,7 +45,6 @@ __all__ = [
     "verdict_lines",
 ]
 
-
 _LEVELS = {"private": "", "weak": ", which is weakly private", "none": ", which is not private"}
 _WITHOUT_BOUND = 10_000
 """Factors on odds from which on a learner is as good as certain: their digits say nothing."""

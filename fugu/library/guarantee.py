@@ -23,7 +23,6 @@ __all__ = [
     "time_words",
 ]
 
-
 _TITLE = "Epsilon for stretches of ticks: between any two courses of states"
 _STATES = "states, not readings: one reading changes later states"
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))

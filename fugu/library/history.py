@@ -25,10 +25,7 @@ _AFTER_NOW = 2 * 86_400
 def span_of(since: str | None, until: str | None, names: tuple[str, str] = ("--from", "--to")) -> Span:
     """Read a stretch of wall-clock time from two moments: Unix seconds or ISO 8601, in UTC if a moment has no zone.
 
-    `names` are those of both options in errors.
-
-    Raises:
-        UsageError: a time cannot be read, or the end is not after the beginning.
+    `names` are those of both options in errors. UsageError: a time cannot be read, or it ends before it begins.
     """
     start = 0 if since is None else moment(since, names[0])
     end = int(time.time()) + _AFTER_NOW if until is None else moment(until, names[1])

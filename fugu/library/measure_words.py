@@ -18,7 +18,6 @@ from fugu.planning.network_plan import NetworkPlan, NetworkSpec
 
 __all__ = ["planned_measurement", "planned_network"]
 
-
 _MECHANISMS = ("staircase", "optimal")
 _MOST_NAMED = 12
 _MOST_ROWS = 24

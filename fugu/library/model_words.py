@@ -15,7 +15,6 @@ from fugu.recordings.places import Traces
 
 __all__ = ["fitted_chain", "fitted_grid"]
 
-
 _NOTABLE = 0.01
 _MOST_ROWS = 12
 

@@ -17,7 +17,6 @@ from fugu.recordings.summary import time_words
 
 __all__ = ["answer_pictures", "errors_table", "place_page", "plan_page"]
 
-
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:760px;margin:1.5em auto;padding:0 1em;color:#17201c}
 h1{font-size:1.35em;line-height:1.3}h2{font-size:1.1em;margin-top:1.6em}svg{width:100%;max-width:520px}

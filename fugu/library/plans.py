@@ -395,9 +395,7 @@ def _broker_keys(broker: Broker | None) -> dict[str, object]:
 def target_of(fleet: str, device: str, stream: str | None, epoch: float | None = None) -> Target:
     """Name the stream that a plan is for, and the time of tick 0 in Unix seconds (`None`: now).
 
-    Raises:
-        TopicError: a topic cannot hold one of the names.
-        UsageError: tick 0 is before 1970, or later than any zone can be computed for.
+    TopicError: a topic cannot hold a name. UsageError: tick 0 is before 1970, or later than zones can be computed for.
     """
     topic_of("symbols", fleet, device, stream or "readings")
     if epoch is not None and not 0.0 <= epoch <= _LATEST_EPOCH:
@@ -524,9 +522,7 @@ def question_of(
 ) -> Question:
     """Read a question from the words of a command line or a program.
 
-    Raises:
-        UsageError: a word cannot be read.
-        FuguError: a number is out of range, or two options contradict each other.
+    UsageError: a word cannot be read. FuguError: a number is out of range, or two options contradict each other.
     """
     baseline_length, is_baseline_time = (None, False) if baseline is None else arguments.span(str(baseline), "baseline")
     error_limit = None

@@ -61,12 +61,7 @@ def read_recording(recording: Source, options: ReadOptions = AS_FOUND) -> Record
 
 
 def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> Readings:
-    """Read recordings as `plan` does, and concatenate their readings.
-
-    Raises:
-        FuguError: a recording does not fit: one line says why, where, and what to do.
-        QuestionError: a recording can be read in more than one way.
-    """
+    """Read recordings as `plan` does, and concatenate their readings. Errors as for `read`."""
     all_readings = []
     for table in (recording_table(source, options) for source in sources):
         readings = read_readings(table, options if table.has_times else replace(options, period=None))
@@ -78,12 +73,11 @@ def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> R
 def recording_table(source: Source, options: ReadOptions) -> Table:
     """Load a recording as a table; return a table as it is.
 
-    Columns have the same meaning as in a file. An index of times becomes a column `time`; without times, the period
-    is the number of seconds between any two rows.
+    Columns have the same meaning as in a file. An index of times becomes a column `time`; without times, the period is
+    the number of seconds between any two rows.
 
-    Raises:
-        UsageError: the source is no recording, or has neither times nor a period.
-        FuguError: the file has no known form, or cannot be read.
+    UsageError: the source is no recording, or has neither times nor a period. FuguError: the file has no known form, or
+    cannot be read.
     """
     match source:
         case Table():

@@ -11,7 +11,6 @@ from fugu.contract.errors import FuguError
 
 __all__ = ["NOTHING", "JsonObject", "Line", "Part", "Report", "Result", "Table", "newest_rows", "plain_text"]
 
-
 _NEWEST = 20
 NOTHING = 3
 """Exit code: the answer is no."""

@@ -34,7 +34,6 @@ from fugu.privacy.window_mechanisms import JointBound, Mechanism, PlannedNoise, 
 
 __all__ = ["joint_result", "noise_result", "releases_loss", "stream_result", "windows_result"]
 
-
 _FEW_BITS = 0.01
 _ROUNDING = 1e-6
 _SEGMENTS = (

@@ -96,8 +96,7 @@ class Street:
     def policies(self) -> dict[str, Policy]:
         """The policies by device, checked as devices will check them; empty before the helper has signed.
 
-        Raises:
-            FuguError: the signed document does not fit the recordings.
+        FuguError: the signed document does not fit the recordings.
         """
         if self.group is None:
             return {}

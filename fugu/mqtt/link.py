@@ -50,12 +50,10 @@ ANSWER_SECONDS = 3.0
 A broker that has accepted no connection after this time is reported as absent.
 """
 
-
 _MOST_TOPICS = 200
 _MOST_BYTES = 1 << 12
 """Most bytes of the topics in one packet: brokers limit packets, and the answer to this packet must be small, too."""
 _MAX_TOPIC_BYTES = (1 << 16) - 1
-
 
 Say = Callable[[str], None]
 """Takes a line for people, perhaps in another thread."""

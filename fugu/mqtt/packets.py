@@ -25,7 +25,6 @@ __all__ = [
     "read_publications",
 ]
 
-
 Message = tuple[str, bytes, bool]
 """Topic, payload, and whether the message was retained."""
 

@@ -121,7 +121,6 @@ Reading = (
     SymbolReading | PointReading | WindowReading | EstimateReading | CountReading | ReleaseReading | DescriptionReading
 )
 
-
 VERSIONS = 4
 """Descriptions that are kept of a stream: frames of an older version may still come when a new one is described."""
 MOST_STREAMS = 1024

@@ -18,7 +18,6 @@ from fugu.mqtt.readings import Decoder, Reading
 
 __all__ = ["AsyncSubscription", "Subscription"]
 
-
 POLL_SECONDS = 0.2
 """How often a subscription calls `maintain` of its link."""
 _MOST_WAITING_BYTES = 1 << 26

@@ -69,11 +69,8 @@ def plan_recordings(
 ) -> Result:
     """Plan from recordings, one of each donor, and write the plan if an output folder is named.
 
-    A plan that is not private is written only with `not_private`.
-
-    Raises:
-        FuguError: an option or a recording cannot be read or answers nothing, or the output folder holds a plan.
-        OSError: a file cannot be read or written.
+    A plan that is not private is written only with `not_private`. FuguError: an option or a recording cannot be read or
+    answers nothing, or the output folder holds a plan.
     """
     if output is not None and not force:
         refuse_overwriting(output)
@@ -232,11 +229,8 @@ def plan_homes(
 ) -> Result:
     """Plan a group of homes, and write its file for the helper, or the policies of its homes.
 
-    A plan that is not private is written only with `not_private`.
-
-    Raises:
-        FuguError: an option or a file cannot be read, or no such group is possible.
-        OSError: a file cannot be read or written.
+    A plan that is not private is written only with `not_private`. FuguError: an option or a file cannot be read, or no
+    such group is possible.
     """
     from fugu.library.streets import read_group, refuse_not_of_homes, street_of
 

@@ -52,7 +52,6 @@ __all__ = [
     "passphrases_in",
 ]
 
-
 RegistryOption = Annotated[Path, Option("--registry", metavar="FILE", help="The fleet's registry.")]
 KeysOption = Annotated[
     list[Path], Option("--keys", metavar="DIR", help="Folder of keys, with the root; again for keys in other folders.")
@@ -75,11 +74,7 @@ _OPERATOR = "FUGU_OPERATOR"
 
 
 def enrolments_in(files: list[Path] | None) -> list[Enrolment]:
-    """Read enrolments, with the limits of devices' owners.
-
-    Raises:
-        FuguError: a file cannot be read, or is no enrolment; the error names the file.
-    """
+    """Read enrolments, with the limits of devices' owners. FuguError: the named file is no readable enrolment."""
     enrolments = []
     for file in files or ():
         with file_errors(file, "the enrolment"):
@@ -88,10 +83,9 @@ def enrolments_in(files: list[Path] | None) -> list[Enrolment]:
 
 
 def actor_and_time() -> dict[str, Any]:
-    """Return the operator's name and the time, for a history. The name is FUGU_OPERATOR's, else the login name.
+    """Return the operator's name and the time, for a history.
 
-    Raises:
-        FuguError: both names are unknown.
+    The name is FUGU_OPERATOR's, else the login name; FuguError if both are unknown.
     """
     try:
         return {"actor": os.environ.get(_OPERATOR) or getpass.getuser(), "time_us": time.time_ns() // 1000}
@@ -102,8 +96,7 @@ def actor_and_time() -> dict[str, Any]:
 def passphrases_in(files: Sequence[Path] | None) -> Passphrases:
     """Return the passphrases in files, else that of the environment; a user at a terminal is asked for others.
 
-    Raises:
-        FuguError: a file may be read by others, or holds no passphrase.
+    FuguError: a file may be read by others, or holds no passphrase.
     """
     from_environment = os.environ.get(_VARIABLE)
     return Passphrases(

@@ -45,11 +45,7 @@ class _LogOptions:
     log_format: Annotated[str, Option(help="Write log lines as text, or as json objects.")] = "text"
 
     def start_log(self) -> None:
-        """Start the log.
-
-        Raises:
-            FuguError: there is no such format.
-        """
+        """Start the log. FuguError: there is no such format."""
         log_to_stderr(one_of(self.log_format, "log-format", LOG_FORMATS), verbose=self.verbose)
 
 

@@ -29,7 +29,6 @@ from fugu_cli.view.terminal import working
 
 __all__ = ["fit_places", "fit_recordings"]
 
-
 _SEED = 20201
 
 
@@ -144,11 +143,7 @@ def _state_edge(edge_text: str | None) -> float | str | None:
 
 
 def _baseline_ticks(ticks_text: str | None) -> int | None:
-    """Parse the ticks of a running mean; None for None.
-
-    Raises:
-        FuguError: the text is no whole number from 1 on.
-    """
+    """Parse the ticks of a running mean, None as None; FuguError unless they are a whole number from 1 on."""
     if ticks_text is None:
         return None
     if not (ticks_text.isascii() and ticks_text.isdigit() and 1 <= int(ticks_text[:9]) == int(ticks_text)):

@@ -29,7 +29,6 @@ __all__ = [
     "changed_options",
 ]
 
-
 AdversaryOption = Annotated[
     str,
     Option(
@@ -68,7 +67,6 @@ ProtectOption = Annotated[
         "where a tick is 30 s or more, else a tick).",
     ),
 ]
-
 
 _PeriodOption = Annotated[float | None, Option(metavar="SECONDS", help="Length of one tick (default: the model's).")]
 _WindowOption = Annotated[
@@ -203,11 +201,7 @@ class HeaderOptions:
     ] = None
 
     def names(self, example: str) -> list[str | None]:
-        """Split --for into names, as many as the example has; each is None if the option is not given.
-
-        Raises:
-            UsageError: the number of names differs from that of the example.
-        """
+        """Split --for into as many names as the example has, else UsageError; each is None without the option."""
         name_count = example.count("/") + 1
         if self.target is None:
             return [None] * name_count

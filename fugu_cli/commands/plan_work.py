@@ -57,7 +57,6 @@ from fugu_cli.view.terminal import warn, working
 
 __all__ = ["plan_joint", "plan_stream", "plan_window", "window_loss"]
 
-
 _LONGEST = 1 << 31
 _HEADER = ("target", "latency", "epoch")
 """Names of options that are only for a policy."""
@@ -67,10 +66,7 @@ _STARTS: tuple[Start, ...] = ("any", "stationary")
 def chain_source(options: ChainOptions) -> ChainSource:
     """Make the class of chains that options describe.
 
-    Raises:
-        UsageError: options give no class, or two.
-        FuguError: a number is out of range, or the model cannot be used.
-        OSError: the model cannot be read.
+    UsageError: options give no class, or two. FuguError: a number is out of range, or the model cannot be used.
     """
     if options.model is not None:
         if options.q is not None or options.r is not None:
@@ -84,9 +80,7 @@ def chain_source(options: ChainOptions) -> ChainSource:
 def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[str, ...], tuple[str, ...]]:
     """Return the class of chains that options describe. If a file declares chains, they keep their own starts.
 
-    Returns:
-        The class, the seconds from tick to tick or None, notes about its origin, and warnings. Errors as
-        `chain_source`.
+    Return also the seconds from tick to tick or None, notes about its origin, and warnings. Errors as `chain_source`.
     """
     model = options.model if options.q is None and options.r is None else None
     if model is not None and (declared := read_declared(model)) is not None:
@@ -120,8 +114,7 @@ def policy_header(
 ) -> PolicyHeader:
     """Make the header of a policy from options; `period` is in seconds, None if unknown.
 
-    Raises:
-        UsageError: a part of the header is missing; the error names the help of `command`.
+    UsageError: a part of the header is missing; the error names the help of `command`.
     """
     fleet, device, stream = options.names("home/watch/heart-rate")
     if fleet is None or device is None or stream is None or period is None or discretiser is None:
@@ -143,8 +136,7 @@ def policy_header(
 def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretiser | None:
     """Return the discretiser with the given edges, else that of the fitted chain; None if there is neither.
 
-    Raises:
-        UsageError: the options make other states than the chain has.
+    UsageError: the options make other states than the chain has.
     """
     chosen_names = None if options.states is None else tuple(arguments.split_words(options.states))
     discretiser = source.discretiser

@@ -19,7 +19,6 @@ from gateway.releases.config import ReleaseConfig
 
 __all__ = ["FILES", "schema", "write"]
 
-
 FILES: dict[str, type[Document]] = {
     "agent": AgentConfig,
     "dashboard": PageFile,

@@ -31,10 +31,8 @@ _EPILOG = """examples:
 def main(arguments: Sequence[str]) -> int:
     """Print readings until a signal, a count or a timeout, and return 0.
 
-    After a timeout without a reading, return 1 if the connection failed or was refused, else 3.
-
-    Raises:
-        FuguError: a name, an address or a file of the connection is invalid.
+    After a timeout without a reading, return 1 if the connection failed or was refused, else 3. FuguError: a name, an
+    address or a file of the connection is invalid.
     """
     options = parser().parse_args(arguments)
     handlers = {signum: signal.signal(signum, signal.default_int_handler) for signum in (signal.SIGTERM, signal.SIGINT)}

@@ -25,10 +25,7 @@ _SHORTEST_SECONDS = 0.01
 class ReplayClock(SystemClock):
     """A clock that begins before tick 0 of a policy, and moves by a tick with each wait.
 
-    Args:
-        epoch_us: the time of tick 0 in microseconds.
-        period_us: microseconds from tick to tick.
-        seconds: the real seconds of a wait.
+    It begins before `epoch_us`, the time of tick 0. Its ticks last `period_us`, and its waits `seconds` of real time.
     """
 
     def __init__(self, epoch_us: int, period_us: int, seconds: float) -> None:

@@ -53,7 +53,6 @@ __all__ = [
     "summary",
 ]
 
-
 AnyFrame: TypeAlias = SymbolFrame | WindowFrame
 Frames: TypeAlias = Mapping[int, AnyFrame]
 """Frames by their first tick."""
@@ -125,9 +124,7 @@ class Replay:
     def results(self, frames: Frames, *, attack_all: bool = False) -> Results | None:
         """Compare the frames that arrived with the truth, and attack them; None if there is no whole window.
 
-        Args:
-            frames: the frames that arrived, by first tick.
-            attack_all: run all attackers, not only the one who knows the habits; this takes a while.
+        `attack_all` runs all attackers, not only the one who knows the habits; this takes a while.
         """
         window_rows, noisy_counts = [], []
         for first_tick in sorted(set(self.window_starts) & set(frames)):

@@ -72,9 +72,8 @@ _Posted = Callable[[str, dict[str, str], BufferedIOBase, int], HTTPStatus]
 class Page:
     """A server of the page, at a port of its own, while a context lasts.
 
-    Args:
-        browser: open the page if there is a screen; its address is printed in any case.
-        posted: handles a path, a query, a body and its length that the page sends; without it nothing may be sent.
+    With `browser` it opens the page if there is a screen; its address is printed in any case. `handle_post` takes a
+    path, a query, a body and its length that the page sends; without it nothing may be sent.
     """
 
     def __init__(self, *, browser: bool, handle_post: _Posted | None = None) -> None:
@@ -124,11 +123,8 @@ class Page:
     def draw(self, index: int, lanes: list[Lane], attackers: Mapping[str, Lane] | None = None, **fields: Any) -> None:
         """Replace the drawing of a replay.
 
-        Args:
-            index: the index of the replay.
-            lanes: the readings, the released values, and the attacker who knows the habits.
-            attackers: the lanes of other attackers, by name.
-            fields: further fields of the drawing.
+        `lanes` are the readings, the released values, and the attacker who knows the habits. The lanes of other
+        `attackers` are by name, and `fields` are further fields of the drawing.
         """
         *lane_documents, attacker_document = lanes_document(lanes)
         attacker_documents = {name: lanes_document([lane])[0] for name, lane in (attackers or {}).items()}

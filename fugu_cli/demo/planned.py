@@ -78,7 +78,6 @@ _NOT_REPLAYED = (
     "points of places. The verdict is of the part of the recording that was held back."
 )
 
-
 _TOO_SHORT = (
     "Not replayed: the part that was held back is shorter than a window. The verdict is of the recording before it. A "
     "longer recording can be replayed."
@@ -203,11 +202,7 @@ def _field_text(options: AutoOptions, name: str) -> str:
 def _plan_on_page(page: Page, path: Path, readings: Readings | None, options: AutoOptions) -> tuple[Plan, list[Offer]]:
     """Plan, and show progress and the verdict on the page; return the plan, and offers if it is no answer.
 
-    `readings` are those of the recording, None for places.
-
-    Raises:
-        FuguError: the recording cannot answer the question.
-        OSError: the file cannot be read.
+    `readings` are those of the recording, None for places. FuguError: the recording cannot answer the question.
     """
     question = question_asked(options)
     target = target_of(options.fleet, options.device, options.stream, options.epoch)

@@ -78,18 +78,11 @@ set_tcp_nodelay true
 
 @contextmanager
 def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[int, str]]:
-    """Run a broker while the context lasts.
+    """Run a broker while the context lasts, and give its port and name.
 
-    Args:
-        kind: "mosquitto", "embedded", or "auto" for the first of these that is installed.
-        folder: the folder for its configuration and log.
-        options: further lines for Mosquitto's configuration.
-
-    Yields:
-        The port and the name of the broker.
-
-    Raises:
-        FuguError: no broker of this kind is installed, or it does not start.
+    `kind` is "mosquitto", "embedded", or "auto" for the first of these that is installed. The folder gets its log, and
+    a configuration with further lines, `options`, for Mosquitto. FuguError: no broker of this kind is installed, or it
+    does not start.
     """
     mosquitto = find_mosquitto(kind)
     port = _free_port()
@@ -159,11 +152,7 @@ _STOP_SECONDS = 120.0
 
 
 def wait_for(goal_words: str, condition: Callable[[], bool], seconds: float) -> None:
-    """Wait for a condition; `goal_words` name it in the error.
-
-    Raises:
-        FuguError: the condition does not hold in time.
-    """
+    """Wait for a condition; FuguError with `goal_words` if it does not hold in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -211,13 +200,8 @@ def end(process: Process, name: str, log: Path) -> int:
 class Device:
     """A program with a folder of its own, which can be killed and started again.
 
-    Attributes:
-        name: the name of the device.
-        config: the agent's configuration file.
-        log: the file to which the output is added.
-        command: the module of the program, and its further arguments.
-        stack: kills the program in the end.
-        process: the newest process of the program.
+    `command` is the module of the program, and further arguments after the agent's file `config`. Output is added to
+    `log`. `stack` kills the program in the end.
     """
 
     name: str
@@ -238,13 +222,7 @@ class Device:
 class Site:
     """A broker, a gateway and devices of one fleet, on this machine.
 
-    Attributes:
-        fleet: the name of the fleet.
-        folder: the folder of all files but the logs.
-        logs: the folder of the logs.
-        broker: the address of the broker.
-        broker_name: the name of the broker's program.
-        stack: ends all processes.
+    `folder` has all files but the logs, which are in `logs`. `stack` ends all processes.
     """
 
     fleet: str
@@ -275,12 +253,8 @@ class Site:
     ) -> Device:
         """Write the files of a device. A gateway knows it from the next start of the gateway on.
 
-        Args:
-            policy: the policy of its only stream.
-            sensor: the table of its sensor.
-            log: the file of its log, which begins anew.
-            command: as of `Device`.
-            options: further options of the agent's file.
+        The device has one stream, with this policy and this table of the sensor. Its log begins anew. `command` is as
+        of `Device`, and `options` are further options of the agent's file.
         """
         log.unlink(missing_ok=True)
         folder = self.folder / policy.device

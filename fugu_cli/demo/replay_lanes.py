@@ -30,8 +30,7 @@ _ATTACKERS = {
 def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[list[Lane], dict[str, Lane]]:
     """Draw a replay of which some ticks are read; `results` are None before the first value.
 
-    Returns:
-        The readings, the released values, and the attacker who knows the habits; and other attackers, by name.
+    Return the readings, the released values, and the attacker who knows the habits; and other attackers, by name.
     """
     span = replay.span(ticks if results is None else results.end_tick)
     lane = readings_lane(replay.values, replay.hours, ticks, replay.quantity, span)
@@ -43,14 +42,10 @@ def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[l
 def readings_lane(
     readings: Cells, hours: float, ticks: int, quantity: str, span: tuple[float, float] | None = None
 ) -> Lane:
-    """Draw readings over time; names are drawn as levels, in their alphabetical order.
+    """Draw readings (n,) over time; names are drawn as levels, in their alphabetical order.
 
-    Args:
-        readings: (n,) the readings.
-        hours: hours from one reading to the next.
-        ticks: the number of ticks that have been read.
-        quantity: the recorded quantity, in words.
-        span: the first and last hour that are drawn; by default the whole recording.
+    `hours` lie between two readings, and `ticks` is the number of ticks that have been read. `quantity` is what was
+    recorded. `span` has the first and last hour that are drawn; by default the whole recording.
     """
     heights, names = readings, list[str]()
     if are_names(readings):

@@ -38,7 +38,6 @@ _TOLD_FROM = 0.03
 _STILL_SECONDS, _GIVEN_UP_SECONDS = 15.0, 60.0
 """Seconds without progress after which a device is named, and after which it is killed."""
 
-
 _HOME_TITLE = "The week is shared. Every hour stays in doubt."
 _HOME_SUB = (
     "Once a week this water meter tells how often water ran in each four hours of the day. About any hour, an attacker "
@@ -49,13 +48,8 @@ _HOME_SUB = (
 def run(folder: Path, broker: str, *, browser: bool) -> int:
     """Run the demo until the recordings end, and write pictures of each; return 1 if a device failed.
 
-    Args:
-        folder: the folder for two pictures of each recording, light and dark, and for logs.
-        broker: "auto", "mosquitto" or "embedded".
-        browser: open the page.
-
-    Raises:
-        FuguError: a process does not start or ends early, or nothing arrives from any device.
+    The folder gets two pictures of each recording, light and dark, and logs. FuguError: a process does not start or
+    ends early, or nothing arrives from any device.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with Page(browser=browser) as page:
@@ -162,17 +156,10 @@ class Subscriber(Listener):
 def run_replays(
     page: Page, replays: Sequence[Replay], out: Path, broker_kind: str, trial: TrialNumbers | None = None
 ) -> tuple[str, float, list[Results], list[str]]:
-    """Replay recordings through a broker, a gateway and devices, and attack what arrives.
+    """Replay recordings, one for each device of a fleet, through a broker and a gateway, and attack what arrives.
 
-    Args:
-        page: shows progress.
-        replays: one for each device of a fleet.
-        out: the folder for logs.
-        broker_kind: "auto", "mosquitto" or "embedded".
-        trial: keeps what the gateway publishes; None if nobody wants it.
-
-    Returns:
-        The name of the broker, the seconds of the replay, results, and a sentence for each device that failed.
+    `out` is the folder for logs. `trial` keeps what the gateway publishes. Return the name of the broker, the seconds
+    of the replay, results, and a sentence for each device that failed.
     """
     with start_site(replays[0].policy.fleet, broker_kind, out) as site:
         subscriber = site.stack.enter_context(Subscriber(site.broker, replays))

@@ -81,14 +81,8 @@ class Hour(NamedTuple):
 def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
     """Run the demo of a street for some hours of the recording; return 1 if a sum is missing.
 
-    Args:
-        out: the folder for the pictures and the processes' logs.
-        broker: "auto", "mosquitto" or "embedded".
-        hours: the number of hours, each of which takes a minute.
-        browser: open the page.
-
-    Raises:
-        FuguError: a process does not start or ends early.
+    Each hour takes a minute. `out` is the folder for the pictures and the processes' logs. FuguError: a process does
+    not start or ends early.
     """
     out.mkdir(parents=True, exist_ok=True)
     if find_spec("cryptography.hazmat.primitives.asymmetric.mlkem") is None:

@@ -31,10 +31,7 @@ def run(
     """Try a recording, by default a night of heartbeats; return 1 if a process failed, 3 without an answer.
 
     With a broker, the numbers are sent there as those of a device of Home Assistant; their noise is drawn once.
-
-    Raises:
-        FuguError: the recording cannot be read or cannot answer the question, or a process fails.
-        OSError: a file cannot be read.
+    FuguError: the recording cannot be read or cannot answer the question, or a process fails.
     """
     path, trial = _OURS if file is None else file, None
     if broker is not None:

@@ -46,11 +46,7 @@ class _MessageFile(Document):
 
 
 class TrialNumbers:
-    """The numbers of one recording, planned in one way.
-
-    Attributes:
-        file: the file that keeps the numbers.
-    """
+    """The numbers of one recording, planned in one way; `file` keeps them."""
 
     def __init__(self, recording: Path, inputs: object, broker: Broker) -> None:
         """Name the file by the recording and all other `inputs` of its plan. OSError without the recording."""
@@ -92,8 +88,7 @@ class TrialNumbers:
     def publish(self) -> None:
         """Send the messages to the broker of Home Assistant, stay until Ctrl-C, and clear them there.
 
-        Raises:
-            FuguError: there is no connection, the broker refuses a message, or the file is damaged.
+        FuguError: there is no connection, the broker refuses a message, or the file is damaged.
         """
         messages = self._read()
         documents = {topic: str(payload) for topic, payload in messages if not _is_value(topic)}

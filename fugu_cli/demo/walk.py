@@ -75,12 +75,8 @@ class _StoodStillError(FuguError):
 class Walk(NamedTuple):
     """The part of a walk that has arrived; places are in the policy's unit.
 
-    Attributes:
-        policy: the policy of the device.
-        truth: (n, 2) the true places of all ticks until now.
-        released: the released points, by tick.
-        estimates: the gateway's estimates, by tick.
-        later: the gateway's estimates that use later points as well, by tick.
+    `truth` (n, 2) has the true places of all ticks until now. Released points, and the gateway's estimates, are by
+    tick. `later` are estimates that use later points as well.
     """
 
     policy: MeasurePolicy
@@ -156,14 +152,9 @@ def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
     After a third of the points the device is killed, and is down for a second. After half of them the gateway is
     stopped for a second. On a slow machine ticks pass without a point, and the demo takes longer.
 
-    Args:
-        out: the folder for `place.toml`, `policy.json`, the picture, light and dark, and the processes' logs.
-        seconds: the length of the walk; a point is expected every 50 ms.
-        broker: "auto", "mosquitto" or "embedded".
-        browser: open the page.
-
-    Raises:
-        FuguError: a process does not start or ends early, or fewer than 20 points arrive.
+    The walk takes `seconds`, with a point expected every 50 ms. `out` is the folder for `place.toml`, `policy.json`,
+    the picture, light and dark, and the processes' logs. FuguError: a process does not start or ends early, or fewer
+    than 20 points arrive.
     """
     out.mkdir(parents=True, exist_ok=True)
     (out / "place.toml").write_text(SPECIFICATION)
@@ -254,9 +245,7 @@ class _Course:
     def _follow(self, point_count: int, stage: str, seconds: float = 0.0) -> None:
         """Draw arrivals until there are `point_count` points, and for at least `seconds`.
 
-        Raises:
-            FuguError: the device has ended.
-            _StoodStillError: no point has arrived for long.
+        FuguError: the device has ended. _StoodStillError: no point has arrived for long.
         """
         walk = self.listener.walk()
         clock, start_time = walk.policy.clock, time.monotonic()

@@ -87,8 +87,7 @@ _STDIN = 'kind = "stdin"  # a reading a line'
 def run(*, not_private: bool, browser: bool) -> int:
     """Serve the page until it sends "finish", or until Ctrl-C; return 0.
 
-    Raises:
-        FuguError: a gateway is installed here, and readings may not be beside it.
+    FuguError: a gateway is installed here, and readings may not be beside it.
     """
     refuse_beside_gateway(Path())
     with tempfile.TemporaryDirectory(prefix="fugu-start-") as folder:

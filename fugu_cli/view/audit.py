@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["attack_result", "device_result", "statement_result", "stream_result"]
 
-
 _ATTACKERS = ("attacker", "right", "interval", "without", "ceiling", "epsilon at least", "odds change by")
 _TRIALS = ("released", "noise", "strongest", "without", "ceiling", "odds, known", "odds, learned")
 

@@ -46,7 +46,6 @@ __all__ = [
     "watch",
 ]
 
-
 _PAGE = 1000
 _LOOK_SECONDS = 1.0
 _MOST_SHOWN = 300
@@ -86,8 +85,7 @@ def state_of(device: Device) -> str:
 def read_document(path: Path, root: Path, enrolments: Sequence[Enrolment] = ()) -> Signed:
     """Read a document, and check it as the devices will; warn if it is valid only later.
 
-    Raises:
-        FuguError: too few policy keys have signed it, or no device would ever accept it; the error names the file.
+    FuguError names the file: too few policy keys have signed it, or no device would ever accept it.
     """
     with working(f"checking {path.name}"):
         signed, is_valid_now = read_checked(path, root, int(time.time()), enrolments)
@@ -339,11 +337,7 @@ def _show_plan(plan: RolloutPlan, stages: Sequence[Sequence[str]]) -> Report:
 
 
 def watch(registry: Registry, rollout_number: int, sleep: Callable[[float], None] = time.sleep) -> str:
-    """Show a rollout until it has ended; in a pipe, print a line at each change.
-
-    Returns:
-        The last phase of the rollout.
-    """
+    """Show a rollout until it has ended, in a pipe by a line at each change; return its last phase."""
     previous_line, is_terminal = "", sys.stdout.isatty()
     with Live(auto_refresh=False) if is_terminal else nullcontext() as live:
         while True:

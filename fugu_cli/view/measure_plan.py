@@ -19,7 +19,6 @@ from fugu.planning.measure_planner import MeasurePlan
 
 __all__ = ["draw_measure_plan", "graph_lanes"]
 
-
 MOST_NAMES = 60
 """The most states whose names are drawn; more would cover the picture."""
 Points = NDArray[np.float64]
@@ -31,12 +30,9 @@ def graph_lanes(
 ) -> list[Lane]:
     """Return two maps: the policy graph, with states at their measurements; and the sensitivity hull.
 
-    The graph has the user's edges and added edges. Three dimensions are drawn in oblique projection. States outside
-    the constraint set are grey, with the edges that lead to them. States that the user's own edges leave exposed are
-    red. Names are numbers from 0 by default.
-
-    Raises:
-        GraphError: there is not one name for each state.
+    The graph has the user's edges and added edges. Three dimensions are drawn in oblique projection. States outside the
+    constraint set are grey, with the edges that lead to them. States that the user's own edges leave exposed are red.
+    Names are numbers from 0 by default. GraphError: there is not one name for each state.
     """
     state_labels = [str(state) for state in range(len(measurements))] if names is None else list(names)
     if len(state_labels) != len(measurements):

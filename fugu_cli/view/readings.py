@@ -25,7 +25,6 @@ from fugu.mqtt.readings import (
 
 __all__ = ["ReadingLines", "reading_json"]
 
-
 _MOST_NAMES = 12
 _SENT = {
     "symbols": "randomised symbols",

@@ -123,12 +123,7 @@ def say_waiting(reason: str) -> None:
 def working(task_words: str, *, measured: bool = False) -> Iterator[Callable[..., None]]:
     """Show the progress and duration of some work on stderr, if stderr is a terminal.
 
-    Args:
-        task_words: the name of the work.
-        measured: whether the finished share of the work is known.
-
-    Yields:
-        A function to call with the part of the work that begins and, if it is known, the finished share.
+    Give a function to call with the part of the work that begins and, if `measured`, the finished share.
     """
     if not sys.stderr.isatty():
         yield lambda part, share=0.0: None
