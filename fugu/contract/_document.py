@@ -109,10 +109,9 @@ def problem_words(problem: ErrorDetails) -> str:
 
 _WHOLE, _NUMBER, _TABLE = "must be a whole number", "must be a number", "must be a table of keys and values"
 _LIST, _TEXT = "must be a list", "must be a text"
-_KEYS = {
-    "missing": "is missing",
-    **dict.fromkeys(("extra_forbidden", "unexpected_keyword_argument"), "is no key of this"),
-}
+_KEYS = {"missing": "is missing"} | dict.fromkeys(
+    ("extra_forbidden", "unexpected_keyword_argument"), "is no key of this"
+)
 _PROBLEMS = {
     **_KEYS,
     "greater_than": "must be above {gt}",

@@ -46,14 +46,11 @@ def classifier_of(discretiser: bytes) -> Classifier:
             return Classifier(Plain(), _cell_classifier(policy), policy.missing)
         case core.BASELINE:
             rule = RunningMean(policy.patience, policy.edges, policy.multiples, policy.zero)
-            return Classifier(
-                rule, _step_classifier(double_at(policy.lowest), double_at(policy.highest)), policy.missing
-            )
+            step_of = _step_classifier(double_at(policy.lowest), double_at(policy.highest))
+            return Classifier(rule, step_of, policy.missing)
     bands = Bands(policy.edges, policy.up, policy.down, policy.patience, bisect_right)
-    word_states = (
-        ON_OFF if len(policy.edges) == 1 and place_of_double(0.0) < policy.edges[0] <= place_of_double(1.0) else {}
-    )
-    return Classifier(bands, _place_classifier(word_states), policy.missing)
+    is_on_off = len(policy.edges) == 1 and place_of_double(0.0) < policy.edges[0] <= place_of_double(1.0)
+    return Classifier(bands, _place_classifier(ON_OFF if is_on_off else {}), policy.missing)
 
 
 def _place_classifier(word_states: dict[str, int]) -> Callable[[Any], int | None]:
@@ -80,9 +77,8 @@ def double_at(place: int) -> float:
 
 def least_double(condition: Callable[[float], bool]) -> int:
     """Return the place of the least double from which on a condition holds, or of infinity."""
-    return least_integer(
-        lambda number: condition(double_at(number)), place_of_double(-math.inf), place_of_double(math.inf)
-    )
+    low, high = place_of_double(-math.inf), place_of_double(math.inf)
+    return least_integer(lambda place: condition(double_at(place)), low, high)
 
 
 def least_integer(condition: Callable[[int], bool], low: int, high: int) -> int:

@@ -92,9 +92,8 @@ def _check_board(policy: AnyPolicy) -> None:
                 f"window {name} holds more than {PolicyReader.most_counts} counts at a time: too much for the firmware"
             )
     if policy.sums:
-        raise PolicyError(
-            f"a board cannot encrypt reports to the helper of group {policy.sums[0].group.name}: use the agent"
-        )
+        name = policy.sums[0].group.name
+        raise PolicyError(f"a board cannot encrypt reports to the helper of group {name}: use the agent")
     if isinstance(policy.chains, JointChains):
         raise PolicyError(
             "the firmware cannot check the guarantee: streams that move together have no bound in closed form; "
@@ -196,9 +195,8 @@ def _baseline_bytes(discretiser: Baseline, unit: Fraction | None) -> bytes:
         header += _step_bytes(lowest, span, unit)
     if discretiser.compare == "multiple":
         zero = (2 * lowest * STEPS * UNIT + span) // (2 * span)
-        return (
-            header + b"\1" + _int_bytes(zero) + b"".join(_fraction_bytes(Fraction(edge)) for edge in discretiser.edges)
-        )
+        multiples = b"".join(_fraction_bytes(Fraction(edge)) for edge in discretiser.edges)
+        return header + b"\1" + _int_bytes(zero) + multiples
     # A reading is above an edge if it is above the greatest whole number of units that is not.
     edges = [Fraction(edge) * STEPS * UNIT // span for edge in discretiser.edges]
     return header + b"\0" + b"".join(struct.pack(">q", min(max(edge, -_LIMIT), _LIMIT)) for edge in edges)

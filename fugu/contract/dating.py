@@ -80,11 +80,8 @@ def first_quiet_tick(
     `excess`: by how much a tick's charge is above what is allowed now, in nats; `None` if nobody knows.
     """
     fading_ticks = [_fading_ticks(odds, excess, slack) for odds in worst_odds]
-    later_spans = [
-        span._replace(first=max(span.first, last_loud + 1))
-        for span in history.spans
-        if span.first is not None and span.end > last_loud
-    ]
+    later_spans = [span for span in history.spans if span.first is not None and span.end > last_loud]
+    later_spans = [span._replace(first=max(span.first or 0, last_loud + 1)) for span in later_spans]
     ticks = max((ticks for ticks in fading_ticks if ticks is not None), default=0)
     if None in fading_ticks or (ticks and not any(span.version for span in later_spans)):
         return None
@@ -355,11 +352,8 @@ class _Promise:
         if not excess.is_finite():
             return None
         try:
-            column, rate, adversary = (
-                chains.stream_index(policy.device, policy.stream),
-                log_up(max(ratios)),
-                self.promise.adversary,
-            )
+            column, rate = chains.stream_index(policy.device, policy.stream), log_up(max(ratios))
+            adversary = self.promise.adversary
             loss = chains.stream_loss(
                 column, ratios, Fraction(rate), adversary, "a change of policy", windows_only=self.windows_only
             )

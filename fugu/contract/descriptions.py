@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -34,6 +34,10 @@ from fugu.contract.sentences import (
 )
 from fugu.contract.stretches import Stretch, StretchBound, StretchTicks
 from fugu.contract.windows import QueryDocument, Window
+
+if TYPE_CHECKING:
+    from fugu.contract.guarantee import Guarantee
+    from fugu.contract.measure_policy import StreamLoss
 
 __all__ = [
     "MAX_DESCRIPTION_BYTES",
@@ -321,10 +325,8 @@ class Description(DescribedVersion):
 
     def _check_consistency(self) -> None:
         super()._check_consistency()
-        if any(
-            (version.fleet, version.device, version.stream) != (self.fleet, self.device, self.stream)
-            for version in self.others
-        ):
+        full_name = self.fleet, self.device, self.stream
+        if any((version.fleet, version.device, version.stream) != full_name for version in self.others):
             raise ValueError("another version is of another stream")
         if len({self.version, *(version.version for version in self.others)}) != 1 + len(self.others):
             raise ValueError("a version is described twice")
@@ -367,24 +369,15 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
             "windows": tuple(_describe_window(window, policy.discretiser.states) for window in policy.windows),
             "sums": tuple(map(_describe_sum, policy.sums)),
             "chains": policy.chains,
-            "guarantee": _describe_promise(
-                guarantee.epsilon, guarantee.adversary, stretches, dates_of(policy, history)
-            ),
-            "windows_guarantee": claim
-            and bound
-            and _describe_promise(
-                *(claim.epsilon, claim.adversary, _stretches(bound, period, claim.epsilon)),
-                dates_of(policy, history, windows_only=True),
-            ),
+            "guarantee": _describe_promise(guarantee, stretches, dates_of(policy, history)),
         }
+        if claim and bound:
+            dates = dates_of(policy, history, windows_only=True)
+            fields["windows_guarantee"] = _describe_promise(claim, _stretches(bound, period, claim.epsilon), dates)
     else:
-        stream_loss = policy.stream_loss
-        stretches = (
-            ()
-            if stream_loss.epsilon is None
-            else (Stretch("a single tick", 1, stream_loss.epsilon, stream_loss.epsilon),)
-        )
-        promise = _describe_promise(stream_loss.epsilon, stream_loss.adversary, stretches, dates_of(policy, history))
+        epsilon = policy.stream_loss.epsilon
+        stretches = () if epsilon is None else (Stretch("a single tick", 1, epsilon, epsilon),)
+        promise = _describe_promise(policy.stream_loss, stretches, dates_of(policy, history))
         fields |= {"kind": "points", "unit": policy.unit or None, "guarantee": promise, "point_epsilon": policy.epsilon}
     chain_class = class_sentence(fields["chains"])
     conditions = [shared_window.condition for shared_window in policy.sums] if isinstance(policy, Policy) else []
@@ -406,7 +399,7 @@ def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
 
 
 def _describe_promise(
-    epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], dates: PromiseDates
+    promise: Guarantee | StreamLoss, stretches: Sequence[Stretch], dates: PromiseDates
 ) -> DescribedPromise:
     def epsilon_outside(ticks: int, lowest: float | None) -> float | None:
         if dates.outer_bound is None or lowest is None:
@@ -414,8 +407,8 @@ def _describe_promise(
         return _finite(max(lowest, dates.outer_bound.epsilon(ticks)))
 
     return DescribedPromise(
-        epsilon=epsilon,
-        adversary=adversary,
+        epsilon=promise.epsilon,
+        adversary=promise.adversary,
         stretch_ticks=dates.ticks,
         stretches=tuple(
             DescribedStretch(
@@ -430,7 +423,7 @@ def _describe_promise(
         ),
         since=dates.since,
         until=dates.until,
-        outside=epsilon_outside(dates.ticks, epsilon),
+        outside=epsilon_outside(dates.ticks, promise.epsilon),
     )
 
 

@@ -234,10 +234,9 @@ class Enrolment(DocumentFile):
 
     def check_pinned(self, policy: AnyPolicy) -> None:
         """Refuse, by a TrustError, a stream without a pin beside others that have one."""
-        if self.pins and policy.stream not in self.pins:
-            raise TrustError(
-                f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run", Reason.PINNED
-            )
+        stream = policy.stream
+        if self.pins and stream not in self.pins:
+            raise TrustError(f"nothing is pinned of stream {stream}, unlike of others: it may not run", Reason.PINNED)
 
     def check_adversary(self, policy: Policy) -> None:
         """Refuse, by a TrustError, a guarantee against an adversary that the owner does not accept."""
@@ -330,16 +329,14 @@ def check_compiled(document: PolicyDocument) -> tuple[bytes, ...]:
 
 def _compare_compiled(
     policies: tuple[AnyPolicy, ...],
-    hex_policies: tuple[str, ...],
+    hex_texts: tuple[str, ...],
     expected_policies: Iterable[bytes],
     read: Callable[[bytes], Any],
 ) -> None:
-    if len(hex_policies) != len(policies):
-        raise PolicyError(
-            f"{len(hex_policies)} compiled policies for the {len(policies)} of the document: sign it again"
-        )
-    for policy, hex_policy, expected in zip(policies, hex_policies, expected_policies, strict=True):
-        actual = bytes.fromhex(hex_policy)
+    if len(hex_texts) != len(policies):
+        raise PolicyError(f"{len(hex_texts)} compiled policies for the {len(policies)} of the document: sign it again")
+    for policy, hex_text, expected in zip(policies, hex_texts, expected_policies, strict=True):
+        actual = bytes.fromhex(hex_text)
         if actual == expected:
             continue
         try:

@@ -349,11 +349,8 @@ class WindowFrame(Message):
 
     def encode(self) -> bytes:
         """Encode the frame; its size depends only on the window's name and the number of counts."""
-        ticks = self.first, self.length
-        return window_frame(
-            *(self.policy_version, self.shift, self.window, ticks),
-            *(self.previous, self.index, self.observed, self.counts),
-        )
+        header = self.policy_version, self.shift, self.window, (self.first, self.length)
+        return window_frame(*header, self.previous, self.index, self.observed, self.counts)
 
 
 JUDGED_BYTES = 8

@@ -240,10 +240,8 @@ def split_pages(document_digest: bytes, window_number: int, reports: Sequence[Se
             page_bytes = 0
         pages[-1].append(report)
         page_bytes += report_bytes
-    for page_number, reports_on_page in enumerate(pages):
-        yield OpeningRequest(
-            document_digest, window_number, request_digest, page_number, len(pages), tuple(reports_on_page)
-        )
+    for index, page in enumerate(pages):
+        yield OpeningRequest(document_digest, window_number, request_digest, index, len(pages), tuple(page))
 
 
 def unpack_numbers(packed: bytes) -> tuple[int, ...]:

@@ -114,14 +114,13 @@ def check_outputs(
     core_policy = _core_claim(chains, outputs) if policy is None else policy.compiled()
     subject = outputs.subject
     try:
-        bounds = derived_losses(
-            tuple(core_policy.members), *core.tick_ratios(core_policy, windows_only), guarantee.adversary
-        )
+        ratios = core.tick_ratios(core_policy, windows_only)
+        bounds = derived_losses(tuple(core_policy.members), *ratios, guarantee.adversary)
         bound = core.prove(core_policy, bounds, promise, windows_only)
     except core.GuaranteeError as error:
         if policy is not None and chains.named_streams:  # say it in numbers
-            index, ratios, adversary = core_policy.column, outputs.ratios, guarantee.adversary
-            chains.stream_loss(index, ratios, outputs.rate, adversary, subject, windows_only=windows_only)
+            index, adversary = core_policy.column, guarantee.adversary
+            chains.stream_loss(index, outputs.ratios, outputs.rate, adversary, subject, windows_only=windows_only)
         raise GuaranteeError(f"{subject}: {error}") from None
     loss = Loss.of(bounds, guarantee.adversary, chains.theorem(guarantee.adversary))
     if bound is None:

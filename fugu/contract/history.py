@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache, reduce
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 from typing import NamedTuple, Self, cast
 
@@ -187,14 +187,14 @@ def history_of(
         return [Span(0, noise, last + 1, None if begin is None else begin - 1)]
 
     spans: list[Span] = []
-    intervals, version = sorted(drawn_rows), 0
-    if may_drop and intervals and intervals[0].begin < intervals[0].first:
-        oldest = intervals[0]
+    rows, version = sorted(drawn_rows), 0
+    if may_drop and rows and rows[0].begin < rows[0].first:
+        oldest = rows[0]
         own_noise = noises.get(oldest.version)
         other_noises = [noises[number] for number in noises if number < oldest.version or (may_go_back and own_noise)]
         if own_noise or other_noises:
             spans.append(Span(0, reduce(_larger_noise, other_noises, own_noise), oldest.begin, oldest.first - 1))
-    for row in intervals:
+    for row in rows:
         noise = noises.get(row.version)
         first = row.first
         if version:
@@ -216,15 +216,9 @@ def history_of(
             spans += [span for span in (*parts, Span(0, noise, certain_end, row.last)) if span.first <= span.last]  # type: ignore[operator]
         else:
             spans.append(Span(row.version, noise, first, row.last))
-    complete = (
-        intervals[0].begin == 0 if intervals else named_version is None or noises.keys() <= {named_version.version}
-    )
-    newest = max(intervals, key=attrgetter("last", "version"), default=None)
-    gap = (
-        gap_of(newest.version, newest.last, named_version.version, named_version.first)
-        if named_version and newest
-        else []
-    )
+    complete = rows[0].begin == 0 if rows else named_version is None or noises.keys() <= {named_version.version}
+    newest = max(rows, key=attrgetter("last", "version"), default=None)
+    gap = gap_of(newest.version, newest.last, *named_version) if named_version and newest else []
     if named_version is not None and (newest is None or named_version.version != newest.version or gap):
         spans += [*gap, Span(named_version.version, noises.get(named_version.version), named_version.first)]
     elif spans:
@@ -276,12 +270,8 @@ def louder_intervals(policy: Policy, history: History) -> list[Interval]:
     """
     names = related_names(policy)
     merged: list[Interval] = []
-    for first, last in sorted(
-        ticks
-        for stream in history.related_streams
-        if stream.name in names
-        for ticks in _louder_intervals(policy, stream)
-    ):
+    louder = (_louder_intervals(policy, stream) for stream in history.related_streams if stream.name in names)
+    for first, last in sorted(chain.from_iterable(louder)):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = merged[-1][0], max(merged[-1][1], last)
         else:
@@ -296,10 +286,10 @@ def _louder_intervals(policy: Policy, related: RelatedStream) -> list[Interval]:
         return all_ticks
     spans, chains = related.history.spans, cast(JointChains, policy.chains)
     (joint_stream,) = (stream for stream in chains.streams if _full_name(policy.device, stream.name) == related.name)
-    class_peers = [peer for peer in related.policies if isinstance(peer, Policy) and peer.chains == chains]
-    if not spans and related.history.complete and related.policies and not class_peers:
+    peers = [peer for peer in related.policies if isinstance(peer, Policy) and peer.chains == chains]
+    if not spans and related.history.complete and related.policies and not peers:
         return all_ticks  # another policy may draw that has not been heard of yet
-    digests = {_digest(peer.discretiser) for peer in class_peers}
+    digests = {_digest(peer.discretiser) for peer in peers}
     intervals = [
         (_first_tick(span, spans), span.end)
         for span in spans
@@ -309,9 +299,7 @@ def _louder_intervals(policy: Policy, related: RelatedStream) -> list[Interval]:
     ]
     if not related.history.complete:
         intervals.append((0, _first_tick(spans[0], ()) - 1 if spans else MAX_TICK))
-    has_same_clock = related.name.startswith(f"{policy.device}/") and all(
-        peer.clock == policy.clock for peer in class_peers
-    )
+    has_same_clock = related.name.startswith(f"{policy.device}/") and all(peer.clock == policy.clock for peer in peers)
     return intervals if has_same_clock or not intervals else all_ticks
 
 

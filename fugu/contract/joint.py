@@ -104,18 +104,18 @@ def _joint_bound(
     return chains.stretch_bound(chains.joint_loss(adversary).epsilon, 1, 0.0, (), adversary)
 
 
-def _check_joint_stream(chains: JointChains, index: int, any_policy: AnyPolicy) -> None:
+def _check_joint_stream(chains: JointChains, index: int, policy: AnyPolicy) -> None:
     """Refuse a policy whose stream differs from its description in a class of joint chains."""
     joint_stream = chains.streams[index]
-    if not isinstance(any_policy, Policy):
-        raise NoJointBoundError(f"stream {any_policy.stream} is measured: the class of others takes it for states")
-    if any_policy.clock.period_us != chains.period_us or len(any_policy.discretiser.states) != joint_stream.states:
+    if not isinstance(policy, Policy):
+        raise NoJointBoundError(f"stream {policy.stream} is measured: the class of others takes it for states")
+    if policy.clock.period_us != chains.period_us or len(policy.discretiser.states) != joint_stream.states:
         raise NoJointBoundError(
-            f"stream {any_policy.stream} has another period, or other states, than in a class of others"
+            f"stream {policy.stream} has another period, or other states, than in a class of others"
         )
-    if (rate := any_policy.outputs.rate) > Fraction(joint_stream.rate):
+    if (rate := policy.outputs.rate) > Fraction(joint_stream.rate):
         raise NoJointBoundError(
-            f"stream {any_policy.stream} tells {float(rate):.9g} nats in a tick, above the {joint_stream.rate:.9g} "
+            f"stream {policy.stream} tells {float(rate):.9g} nats in a tick, above the {joint_stream.rate:.9g} "
             "that the class of others allows it"
         )
 

@@ -31,6 +31,7 @@ __all__ = [
     "CompleteGraph",
     "EdgeGraph",
     "MeasurePolicy",
+    "StreamLoss",
     "StreamStart",
     "sparse_rows",
 ]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
-from itertools import pairwise
+from itertools import combinations, pairwise
 from operator import or_
 from typing import Annotated, Any, Self
 
@@ -137,9 +137,7 @@ class Staircase:
         if not self.is_segment:
             return True
         end = self.vertices[0]
-        return all(
-            end[i] * difference[j] == end[j] * difference[i] for i in range(len(end)) for j in range(i + 1, len(end))
-        )
+        return all(end[i] * difference[j] == end[j] * difference[i] for i, j in combinations(range(len(end)), 2))
 
     @property
     def shell_weights(self) -> tuple[int, int, int]:
@@ -389,10 +387,9 @@ class TimedTable(Message):
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse a table's message; errors as for any message."""
-        version, number, constraint, first, until, kind, noise = read_row(cls.unpack(payload), cls.wire, "message")
-        return cls(
-            version, number, constraint, first, until, _read_staircase(noise) if kind else _read_noise_table(noise)
-        )
+        version, number, constraint, first, until, kind, body = read_row(cls.unpack(payload), cls.wire, "message")
+        noise: Noise = _read_staircase(body) if kind else _read_noise_table(body)
+        return cls(version, number, constraint, first, until, noise)
 
     @property
     def text(self) -> str:

@@ -97,16 +97,12 @@ class Measurement:
     def surrogate(self, state: int, likely_states: Sequence[int]) -> int:
         """Return the likely state that is nearest to an unlikely state, ties to the lowest index."""
         point = self.coordinates[state]
-        return min(
-            likely_states, key=lambda candidate: (_squared_distance(point, self.coordinates[candidate]), candidate)
-        )
+        return min(likely_states, key=lambda x: (_squared_distance(point, self.coordinates[x]), x))
 
     def centres(self, likely_set: int) -> tuple[Point, ...]:
         """Return for each state its own measurement if it is likely, else the measurement of its surrogate."""
         likely_states = states_in(likely_set)
-        centres = (
-            state if likely_set >> state & 1 else self.surrogate(state, likely_states) for state in range(self.states)
-        )
+        centres = (x if likely_set >> x & 1 else self.surrogate(x, likely_states) for x in range(self.states))
         return tuple(self.coordinates[centre] for centre in centres)
 
 
@@ -232,8 +228,7 @@ def _neighbours_within(coordinates: Sequence[Point], radius: Fraction) -> list[i
     dimensions = len(coordinates[0])
     if len(offsets) ** dimensions > len(states_at):
         near_sets = {
-            a: [near_sets for b, near_sets in states_at.items() if _squared_distance(a, b) <= max_square]
-            for a in states_at
+            a: [states for b, states in states_at.items() if _squared_distance(a, b) <= max_square] for a in states_at
         }
     else:
         steps = [step for step in product(offsets, repeat=dimensions) if sum(x * x for x in step) <= max_square]

@@ -65,10 +65,8 @@ class NoiseTable:
         if self.points or (self.states, self.symbols) != (2, 2):
             return ()
         names = ("rho0 = Pr(symbol 1 | state 0)", "rho1 = Pr(symbol 0 | state 1)")
-        return tuple(
-            (name, f"{flip / SCALE:.10f}  ({flip} of 2^32)")
-            for name, flip in zip(names, self.flip_weights, strict=True)
-        )
+        named_weights = zip(names, self.flip_weights, strict=True)
+        return tuple((name, f"{weight / SCALE:.10f}  ({weight} of 2^32)") for name, weight in named_weights)
 
     def draw(self, state: int, word: int) -> int:
         """Return the index of the output for a state and a word that is uniform in 0..2^32-1."""

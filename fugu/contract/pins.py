@@ -180,9 +180,8 @@ def violations(policy: AnyPolicy, pins: SymbolPins | MeasuredPins) -> tuple[str,
     """
     if isinstance(policy, Policy) and isinstance(pins, SymbolPins):
         core_policy = policy.compiled()
-        return tuple(
-            f"{departure} than is pinned" for departure in departures(core_policy, pins.compiled(policy, core_policy))
-        )
+        problems = departures(core_policy, pins.compiled(policy, core_policy))
+        return tuple(f"{problem} than is pinned" for problem in problems)
     if isinstance(policy, MeasurePolicy) and isinstance(pins, MeasuredPins):
         return tuple(_measured_violations(policy, pins))
     kind = "symbols" if isinstance(policy, Policy) else "measured"

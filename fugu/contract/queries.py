@@ -102,7 +102,5 @@ COUNT = Query("count")
 HISTOGRAM = Query(EACH, per_state=True)
 WINDOW_QUERIES = {query.name: query for query in (COUNT, HISTOGRAM)}
 """The queries of windows by name."""
-QUERIES = WINDOW_QUERIES | {
-    query.name: query for query in (Query("frequency", unit="share"), Query("dwell", of_pairs=True))
-}
+QUERIES = WINDOW_QUERIES | {"frequency": Query("frequency", unit="share"), "dwell": Query("dwell", of_pairs=True)}
 """The queries of the gateway's releases by name."""

@@ -68,11 +68,8 @@ _FORMS = {
     "device": f"((?!(?:{'|'.join(RESERVED_DEVICES)})/){_NAME_FORM})",
     "audience": f"((?!(?:{'|'.join(RESERVED_AUDIENCES)})/){_NAME_FORM})",
 }
-_TOPIC = re.compile(
-    f"fugu/2/({_NAME_FORM})/(?:"
-    + "|".join(f"(?P<{kind}>{address.format_map(_FORMS)})" for kind, address in ADDRESSES.items())
-    + ")"
-)
+_ADDRESS_FORM = "|".join(f"(?P<{kind}>{address.format_map(_FORMS)})" for kind, address in ADDRESSES.items())
+_TOPIC = re.compile(f"fugu/2/({_NAME_FORM})/(?:{_ADDRESS_FORM})")
 """The names of a topic, after the fleet and all below it; the last group that has a name is the kind."""
 
 

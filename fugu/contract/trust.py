@@ -176,9 +176,8 @@ class Trust:
             elif pins is not None:
                 raise TrustError(f"stream {policy.stream}: {violations(policy, pins)[0]}", Reason.PINNED)
         try:
-            check_limits(
-                [agent_policy for _, agent_policy in policies], pinned_policies, enrolment.ceiling.limits, lambda: None
-            )
+            core_policies: list[CorePolicy] = [agent_policy for _, agent_policy in policies]
+            check_limits(core_policies, pinned_policies, enrolment.ceiling.limits, lambda: None)
         except RefusedError as error:
             if error.reason == Reason.PINNED:
                 raise TrustError(f"{error.detail} than is pinned", Reason.PINNED) from None
@@ -228,6 +227,5 @@ def _read(document_class: type[_Read], payload: bytes) -> _Read:
     try:
         return read_document(document_class, payload)
     except PolicyError as error:
-        raise TrustError(
-            f"a signed {document_class.model_fields['document'].default} document is malformed: {error}"
-        ) from None
+        kind = document_class.model_fields["document"].default
+        raise TrustError(f"a signed {kind} document is malformed: {error}") from None
