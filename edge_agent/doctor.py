@@ -114,11 +114,8 @@ class _Trial:
             reason = NO_USE
         if self._sensor.trouble:
             return f"{reason}: {self._sensor.trouble}"
-        if (
-            self.plan.sensor.get("kind") == "mqtt"
-            and self.plan.sensor.get("silence") == "changes"
-            and not self._readings
-        ):
+        sensor_keys = self.plan.sensor
+        if sensor_keys.get("kind") == "mqtt" and sensor_keys.get("silence") == "changes" and not self._readings:
             reason += (
                 "; its broker retains none. After each start ticks are missing until the first change, "
                 "and so tell when that came: let the source retain its state"
@@ -290,9 +287,7 @@ def _check_agent(plan: AgentPlan) -> Finding:
     return Finding("agent", "ok", f"it runs and is connected; {depth} frames wait in its outbox")
 
 
-def _check_broker(
-    config: AgentConfig, plan: AgentPlan, folder: Path, on_waiting: Say, *, is_connected: bool
-) -> Findings:
+def _check_broker(config: AgentConfig, plan: AgentPlan, folder: Path, on_wait: Say, *, is_connected: bool) -> Findings:
     """Try the broker; only as far as TLS while the agent is connected, which shows that the login works."""
     streams = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
     writable_topics = [
@@ -305,7 +300,7 @@ def _check_broker(
         write_topics=writable_topics,
         read_topics=time_topics,
         log_in=not is_connected,
-        on_wait=lambda reason: on_waiting(f"{reason}; waiting for fleet {plan.fleet}"),
+        on_wait=lambda reason: on_wait(f"{reason}; waiting for fleet {plan.fleet}"),
     )
     yield from checks.broker(
         *(plan.broker.address, outcome.step, outcome.problem),

@@ -105,9 +105,8 @@ def ask_status(outbox: str | Path) -> dict[str, Any]:
             f"no agent answers at {path}: none runs with this configuration, or another account than yours runs it"
         ) from None
     if "fault" in document:
-        raise LocalStatusError(
-            f"the agent goes on, but cannot say how it is: {document['fault']} inside it, please report it"
-        )
+        fault = document["fault"]
+        raise LocalStatusError(f"the agent goes on, but cannot say how it is: {fault} inside it, please report it")
     return document
 
 

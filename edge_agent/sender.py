@@ -54,10 +54,8 @@ class Sender:
 
         Frames that the broker may have lost follow after `RESEND_SECONDS`.
         """
-        lost_publications = [
-            publication for publication in self._in_flight if publication[0] != self._link.client_count
-        ]
-        self._resend_ids = sorted({*self._resend_ids, *map(self._in_flight.pop, lost_publications)})
+        lost_keys = [key for key in self._in_flight if key[0] != self._link.client_count]
+        self._resend_ids = sorted({*self._resend_ids, *map(self._in_flight.pop, lost_keys)})
         self._progress_time = time.monotonic()
         self._patience_seconds = RESEND_SECONDS
 

@@ -395,9 +395,8 @@ class Ticker:
         windows = [(counter.window, *window) for counter in counters for window in counter.close(tick)]
         records = [(counter.window, record) for counter in counters for record in counter.records(tick)]
         with self.noting_failures():
-            self._window_file.blank(
-                stream.plan, ((counter.window, slot) for counter in counters for slot in counter.to_blank)
-            )
+            blank_slots = ((counter.window, slot) for counter in counters for slot in counter.to_blank)
+            self._window_file.blank(stream.plan, blank_slots)
             for counter in counters:
                 counter.to_blank.clear()
             if windows or records:  # ticks are durable before the records that count them, so none is counted twice

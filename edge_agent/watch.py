@@ -208,9 +208,8 @@ def log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
         return sum(map(_log_mixture, counts)) - _log_likelihood(counts, chain)
     # Given that a step from x or y ends in x or y, the odds ratio of its probabilities is bounded as well. The average
     # of e-values is an e-value.
-    pairs = [
-        ((counts[x][x], counts[x][y]), (counts[y][x], counts[y][y])) for x, y in combinations(range(len(counts)), 2)
-    ]
+    state_pairs = combinations(range(len(counts)), 2)
+    pairs = [((counts[x][x], counts[x][y]), (counts[y][x], counts[y][y])) for x, y in state_pairs]
     log_values = [sum(map(_log_mixture, pair)) - _log_bounded(*pair, math.log(chains["odds_ratio"])) for pair in pairs]
     return _log_sum(log_values) - math.log(len(log_values))
 

@@ -250,9 +250,8 @@ def strip_for_board(source: str) -> str:
         if isinstance(node, _SCOPES):
             _shorten_parameters(node)
         elif isinstance(node, ast.ClassDef):
-            node.body = [member for member in node.body if getattr(member, "name", "") not in _UNCALLED_METHODS] or [
-                ast.Pass()
-            ]
+            called = [member for member in node.body if getattr(member, "name", "") not in _UNCALLED_METHODS]
+            node.body = called or [ast.Pass()]
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 

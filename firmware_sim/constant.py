@@ -102,9 +102,8 @@ class Outputs:
 
     def _add_frame(self, stream: str, payload: bytes) -> None:
         is_script, state = stream.startswith(_CHANGES), _states_of_stream(stream, self)[0]
-        frame = (
-            SymbolFrame.decode(payload) if payload[:1] == bytes([SymbolFrame.SCHEMA]) else MeasureFrame.decode(payload)
-        )
+        is_symbols = payload[:1] == bytes([SymbolFrame.SCHEMA])
+        frame = SymbolFrame.decode(payload) if is_symbols else MeasureFrame.decode(payload)
         if not self._is_new(stream, frame.first, frame.last):
             return
         self.short_frames += frame.padding > 0
@@ -291,8 +290,6 @@ def _wait_for_draws(process: subprocess.Popen[bytes], outputs: Outputs, goal: in
             raise FuguError(f"the agent cannot keep up, after {min(draws)} draws of a state: take a longer period")
         if process.poll() is not None or time.monotonic() - last_change > patience:
             end_words = "has ended" if process.poll() is not None else f"has published nothing new for {patience:g} s"
-            lines = log.read_text(errors="replace").strip().splitlines()
-            raise FuguError(
-                f"the agent {end_words}, after {min(draws)} draws of a state: {lines[-1] if lines else 'silent'}"
-            )
+            last_line = ["silent", *log.read_text(errors="replace").strip().splitlines()][-1]
+            raise FuguError(f"the agent {end_words}, after {min(draws)} draws of a state: {last_line}")
         time.sleep(_POLL_SECONDS)

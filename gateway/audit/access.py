@@ -65,11 +65,8 @@ class AccessList(NamedTuple):
     def strangers(self, topic: str) -> list[str]:
         """Describe in words each account that may read a topic and has no role of the site."""
         names = [name for name, role in self.roles.items() if role not in _SITE_ROLES and self.may_read(name, topic)]
-        unknown_role = "not known to fugu deploy"
-        return [
-            f"account {name} ({self.roles[name] or unknown_role})" if name else "whoever gives no name"
-            for name in names
-        ]
+        role_words = {name: self.roles[name] or "not known to fugu deploy" for name in names}
+        return [f"account {name} ({role_words[name]})" if name else "whoever gives no name" for name in names]
 
     @classmethod
     def of(cls, broker: Path) -> Self:
@@ -130,10 +127,10 @@ class Audience(NamedTuple):
 
 
 def output_topics(
-    policy: PolicyHeader, topic_kinds: Iterable[Kind] = ("symbols", "window", "estimate", "count")
+    policy: PolicyHeader, kinds: Iterable[Kind] = ("symbols", "window", "estimate", "count")
 ) -> list[str]:
     """Return the topics about a stream, except the topics of releases."""
-    return [topic_of(kind, policy.fleet, policy.device, policy.stream) for kind in topic_kinds]
+    return [topic_of(kind, policy.fleet, policy.device, policy.stream) for kind in kinds]
 
 
 def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:

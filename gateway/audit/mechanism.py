@@ -116,19 +116,13 @@ class Definition(NamedTuple):
 def windows(policy: Policy) -> tuple[Definition, ...]:
     """Return the windows of a device and of its groups. FuguError if a window's counts are no sums over ticks."""
     labels = policy.discretiser.states
-    if unsupported := [window for window in policy.counted_windows if not window.query.is_additive]:
-        raise FuguError(
-            f"{unsupported[0].kind} {unsupported[0].name} is of {unsupported[0].query.name} counts: "
-            "no attack here reads them"
-        )
-    return tuple(
-        Definition(
-            *(window.kind, window.name, window.start, window.length, window.stride),
-            window.groups(labels),
-            *(False, Fraction(window.scale)),
-        )
-        for window in policy.counted_windows
-    )
+    definitions = []
+    for window in policy.counted_windows:
+        if not window.query.is_additive:
+            raise FuguError(f"{window.kind} {window.name} is of {window.query.name} counts: no attack here reads them")
+        span, groups = (window.start, window.length, window.stride), window.groups(labels)
+        definitions.append(Definition(window.kind, window.name, *span, groups, False, Fraction(window.scale)))
+    return tuple(definitions)
 
 
 def gateway_releases(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
@@ -160,11 +154,8 @@ def _release_definitions(policy: Policy, plan: ScheduledRelease, config: Release
         assert answer_matrix is not None
         terms = plan.length // window.length * int(answer_matrix.sum(axis=1).max())
         span = (window.start, plan.length, plan.step)
-        definitions.append(
-            Definition(
-                "release", plan.name_for(policy.device), *span, query.groups, False, Fraction(window.scale), terms
-            )
-        )
+        name, scale = plan.name_for(policy.device), Fraction(window.scale)
+        definitions.append(Definition("release", name, *span, query.groups, False, scale, terms))
     if policy.table is not None:
         definition = _symbol_counts(policy, policy.table, plan, config, query)
         definitions.append(definition._replace(part=" beside windows") if definitions else definition)
@@ -390,9 +381,8 @@ def certified_epsilon(
     policy, stream_counts = joint.policies[0], [count for count in definitions if count.source == 0]
     window_names = {count.name for count in stream_counts if count.kind != "release"}
     device_windows = tuple(window for window in policy.counted_windows if window.name in window_names)
-    release_ratios = _tick_ratios(
-        policy, 0, symbols_heard[0], [count for count in stream_counts if count.kind == "release"]
-    )
+    release_counts = [count for count in stream_counts if count.kind == "release"]
+    release_ratios = _tick_ratios(policy, 0, symbols_heard[0], release_counts)
     return joint.chains.stretch_bound(epsilon, 1, log_up(max(release_ratios)), device_windows, adversary).epsilon(ticks)
 
 

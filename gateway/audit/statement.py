@@ -263,25 +263,21 @@ def _outputs(policy: AnyPolicy) -> list[Output]:
 
 def _claim_findings(policy: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
     """Yield findings about a claim that is not recomputed or too small, and about overlapping windows as the cause."""
+    stated_words = f"{claim.output}: epsilon {float(claim.stated):.10g} is"
     if claim.loss is None:
-        yield Finding(
-            "not-recomputed", f"{claim.output}: epsilon {float(claim.stated):.10g} is NOT RECOMPUTED: {claim.reason}"
-        )
+        yield Finding("not-recomputed", f"{stated_words} NOT RECOMPUTED: {claim.reason}")
         return
     if claim.loss <= claim.stated:
         return
-    yield Finding(
-        "epsilon-understated",
-        f"{claim.output}: epsilon {float(claim.stated):.10g} is stated for the {claim.adversary} adversary, and "
-        f"recomputed it is {float_up(claim.loss):.10g}",
-    )
+    recomputed_words = f"recomputed it is {float_up(claim.loss):.10g}"
+    stated_words += f" stated for the {claim.adversary} adversary, and {recomputed_words}"
+    yield Finding("epsilon-understated", stated_words)
     windows = [{**window, "stride": max(window["stride"], window["length"])} for window in policy.get("windows") or ()]
     if windows and any(
         other.output == claim.output and _is_confirmed(other) for other in recompute({**policy, "windows": windows})
     ):
-        overlaps = ", ".join(
-            f"{window['name']} {-(-window['length'] // window['stride'])}" for window in policy["windows"]
-        )
+        shares = ((window["name"], -(-window["length"] // window["stride"])) for window in policy["windows"])
+        overlaps = ", ".join(f"{name} {share}" for name, share in shares)
         yield Finding(
             "windows-overlap",
             f"{claim.output}: windows that share a tick ({overlaps}) add {float(window_rate(policy)):.6g} nats to it, "
@@ -394,14 +390,12 @@ def _wider_class(chains: Mapping[str, Any], factor: float) -> dict[str, Any]:
 def _alternatives(document: Mapping[str, Any]) -> Iterator[Bound]:
     """Yield the loss by all symbols and windows of a policy in other classes of chains, against its adversary."""
     chains, adversary, ratios = document["chains"], document["guarantee"]["adversary"], tick_ratios(document)
-    yield Bound(
-        "independent readings, which is what ordinary differential privacy assumes", float_up(log_up(max(ratios)))
-    )
+    tick_epsilon = float_up(log_up(max(ratios)))
+    yield Bound("independent readings, which is what ordinary differential privacy assumes", tick_epsilon)
     wider_class = _wider_class(chains, 1.1)
     yield _bound("a class wider by 10 %: states kept longer, or changed more often", wider_class, ratios, adversary)
-    yield _bound(
-        "any start, and steps that change in time, within the class's odds ratios", chains, ratios, "universal"
-    )
+    assumption = "any start, and steps that change in time, within the class's odds ratios"
+    yield _bound(assumption, chains, ratios, "universal")
     for ticks in _STATE_TICKS if chains["kind"] != "joint" else ():
         powers = (ratios[0] ** ticks, ratios[1] ** ticks)
         yield _bound(f"longer memory: a state lasts {ticks} ticks before the chain moves", chains, powers, adversary)

@@ -133,9 +133,8 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
     if isinstance(noise, NoiseTable):
         return np.array(noise.weights(), dtype=np.float64)[shown_states] / SCALE
     distributions = [inside_distribution(noise, centre) for centre in policy.measurement.centres(noise.likely)]
-    points = {
-        point: n for n, point in enumerate(dict.fromkeys(point for indices, _ in distributions for point in indices))
-    }
+    all_points = dict.fromkeys(point for indices, _ in distributions for point in indices)
+    points = {point: n for n, point in enumerate(all_points)}
     emission = np.zeros((len(distributions), len(points) + 1))
     for state_emission, (indices, distribution) in zip(emission, distributions, strict=True):
         state_emission[[points[point] for point in indices]] = distribution[:-1]

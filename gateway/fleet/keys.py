@@ -204,9 +204,8 @@ def key_files(folders: Iterable[Path]) -> list[KeyFile]:
         with file_errors(folder, "the folder of keys"):
             mode, paths = folder.stat().st_mode, sorted(folder.iterdir())
             if mode & 0o077:
-                raise FuguError(
-                    f"a folder of keys that others may use (mode {mode & 0o777:04o}) is not used: chmod 700 it"
-                )
+                rights = f"mode {mode & 0o777:04o}"
+                raise FuguError(f"a folder of keys that others may use ({rights}) is not used: chmod 700 it")
         for path in paths:
             if match := _KEY_FILE.fullmatch(path.name):
                 read_private(path, "a key")
@@ -346,10 +345,8 @@ def _names_to_replace(document: RootDocument, role: RoleName, digits: str | None
         return key_names
     matches = {name for name in key_names if len(digits) >= 4 and name.startswith(digits)}
     if len(matches) != 1:
-        shown_names = ", ".join(sorted(map(short_name, key_names)))
-        raise FleetError(
-            f"{digits[:40]!r} names no {role} key of root version {document.version}; there are {shown_names}"
-        )
+        shown_names, version = ", ".join(sorted(map(short_name, key_names))), document.version
+        raise FleetError(f"{digits[:40]!r} names no {role} key of root version {version}; there are {shown_names}")
     return matches
 
 
@@ -374,11 +371,9 @@ def _signing_keys(
     return keys
 
 
-def _make_root(
-    fleet: str, version: int, roles: Mapping[RoleName, Role], public_keys: Mapping[str, str]
-) -> RootDocument:
+def _make_root(fleet: str, version: int, roles: Mapping[RoleName, Role], all_keys: Mapping[str, str]) -> RootDocument:
     """The root with these roles, and the public keys of their names."""
-    used_keys = {name: public_keys[name] for role in ROLES for name in roles[role].keys}
+    used_keys = {name: all_keys[name] for role in ROLES for name in roles[role].keys}
     root, policy, gateway = (roles[role] for role in ROLES)
     return RootDocument(fleet=fleet, version=version, keys=used_keys, root=root, policy=policy, gateway=gateway)
 

@@ -142,9 +142,8 @@ class Registry:
     def __init__(self, path: Path, *, fleet: str | None = None, busy_seconds: float = _BUSY_SECONDS) -> None:
         insert_fleet = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{check_name(fleet, 'fleet')}');"
         schema = _SCHEMA + insert_fleet  # a checked name holds no quote
-        self.db = open_database(
-            path, REGISTRY, schema, RegistryError, create=fleet is not None, wait_seconds=busy_seconds
-        )
+        create = fleet is not None
+        self.db = open_database(path, REGISTRY, schema, RegistryError, create=create, wait_seconds=busy_seconds)
         try:
             if problem := damage(self.db):
                 raise RegistryError(f"the fleet registry {path.name} is damaged ({problem}): {REGISTRY.remedy}")
@@ -284,9 +283,8 @@ class Registry:
         restores is missing.
         """
         with self.transaction():
-            row = self.db.execute(
-                "SELECT digest, payload FROM intact_documents WHERE version=?", (document.version,)
-            ).fetchone()
+            query = "SELECT digest, payload FROM intact_documents WHERE version=?"
+            row = self.db.execute(query, (document.version,)).fetchone()
             if row == (document.digest, document.payload):
                 return
             if row or document.version < (newest_version := self.newest_version()):
@@ -406,9 +404,8 @@ class Registry:
 
     def _put_report(self, report: PolicyReport) -> None:
         """Store an answer, and a new refusal for ever, unless MOST_REFUSALS are stored; as part of a transaction."""
-        old_report = self.db.execute(
-            "SELECT version, outcome, reason FROM reported WHERE device=?", (report.device,)
-        ).fetchone()
+        query = "SELECT version, outcome, reason FROM reported WHERE device=?"
+        old_report = self.db.execute(query, (report.device,)).fetchone()
         is_accepted, is_new = report.outcome == "accepted", old_report != report[1:4]
         in_force = report.version if is_accepted else report.in_force
         self.db.execute(

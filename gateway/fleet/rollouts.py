@@ -435,9 +435,8 @@ class Rollouts:
         ended_us = None if new_state.phase in ACTIVE or new_state.phase == "draft" else time_us
         query = f"UPDATE rollouts SET {columns}, ended_us=? WHERE number=?"
         self._db.execute(query, (*_row_of(new_state), ended_us, number))
-        offers = [
-            (*offer, number, name) for name, offer in new_state.offers.items() if old_state.offers.get(name) != offer
-        ]
+        old_offers, new_offers = old_state.offers, new_state.offers.items()
+        offers = [(*offer, number, name) for name, offer in new_offers if old_offers.get(name) != offer]
         query = "UPDATE rollout_devices SET at_us=?, time_us=?, former=?, reached_us=? WHERE rollout=? AND device=?"
         self._db.executemany(query, offers)
 

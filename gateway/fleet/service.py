@@ -268,10 +268,8 @@ class FleetService(Part):
             self._counters["policies_sent"] += 1
 
     def _publish_root(self) -> None:
-        connections = self.connections
-        if connections != self._root_sent_to and self._operator.publish(
-            topic_of("root", self._fleet), self._chain, retain=True
-        ):
+        topic, connections = topic_of("root", self._fleet), self.connections
+        if connections != self._root_sent_to and self._operator.publish(topic, self._chain, retain=True):
             self._root_sent_to = connections
 
     def _publish_time(self, now: float) -> None:

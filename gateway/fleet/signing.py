@@ -92,9 +92,8 @@ class Signed(NamedTuple):
         trusts = [root.trust(document.to.example, (document.to.group,) if document.to.group else ())]
         for enrolment in enrolments:
             if enrolment.fleet != document.fleet or not document.to.reaches(enrolment.device, enrolment.groups):
-                raise FleetError(
-                    f"the document is for {document.to}, not for device {enrolment.device} as it is enrolled"
-                )
+                device = enrolment.device
+                raise FleetError(f"the document is for {document.to}, not for device {device} as it is enrolled")
             trusts.append(Trust(enrolment.model_copy(update={"root": root.payload.hex()})))
         is_valid_now = True
         for trust in trusts:
@@ -197,9 +196,8 @@ def _read_body(content: bytes, fleet: str, address: Address) -> dict[str, Any]:
     if document.get("fleet", fleet) != fleet:
         raise FleetError(f"a policy of fleet {str(document['fleet'])[:80]}; the keys are those of fleet {fleet}")
     if address.device is not None and document.get("device", address.device) != address.device:
-        raise FleetError(
-            f"a policy of device {str(document['device'])[:80]}; the document is for device {address.device}"
-        )
+        shown_device = str(document["device"])[:80]
+        raise FleetError(f"a policy of device {shown_device}; the document is for device {address.device}")
     document = {"fleet": fleet, "device": address.example, "version": _table_version(document), **document}
     body: dict[str, Any] = json.loads(read_policy(json.dumps(document)).to_json())
     return {field_name: value for field_name, value in body.items() if field_name not in INSERTED}
@@ -237,9 +235,8 @@ def content_lines(document: PolicyDocument) -> dict[str, str]:
         fields = _restamp(dict(body), 1)
         states = {f"discretiser.{name}": value for name, value in fields.pop("discretiser", {}).items()}
         stream = fields.pop("stream", "")
-        lines |= {
-            f"{stream}: {name}": json.dumps(value, ensure_ascii=False) for name, value in (states | fields).items()
-        }
+        for name, value in (states | fields).items():
+            lines[f"{stream}: {name}"] = json.dumps(value, ensure_ascii=False)
     return lines
 
 
@@ -329,9 +326,8 @@ def policies_in(
                 raise FleetError("a signed document needs the fleet's root: give --root")
             document = read_complete(content, [root])
             address = document.to
-            members = {
-                enrolment.device for enrolment in enrolments if address.reaches(enrolment.device, enrolment.groups)
-            }
+            reached_enrolments = (each for each in enrolments if address.reaches(each.device, each.groups))
+            members = {enrolment.device for enrolment in reached_enrolments}
             device_names = {address.device} if address.device else set(devices) if address.everyone else members
             if not device_names:
                 raise FleetError(f"it is for {address}: give --enrolment of the devices in it")

@@ -359,9 +359,8 @@ class Monitor:
                 with suppress(DatabaseError):  # the worker meets and logs the same error
                     self.tell(self.brief())
         elif self._link.connected and now >= self._health_due:
-            message_id = self._link.publish(
-                topic_of("health", self._catalogue.fleet), self.latest.encode(), retain=True
-            )
+            topic = topic_of("health", self._catalogue.fleet)
+            message_id = self._link.publish(topic, self.latest.encode(), retain=True)
             self._health_due = now + (_HEALTH_SECONDS if message_id is not None else _ROUND_SECONDS)
 
     def _check_all(self) -> None:
@@ -412,9 +411,8 @@ class Monitor:
         for device, frame in list(self._newest_frames.items()):
             if now - max(frame.arrival, connected_since) > frame.limit and not self._has_left(device):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
-        self.expected_devices -= {
-            name for name in self.expected_devices if name in self._newest_frames or self._has_left(name)
-        }
+        devices = self.expected_devices
+        devices -= {name for name in devices if name in self._newest_frames or self._has_left(name)}
         wait_seconds = now - max(self._start_seconds, connected_since)
         for device in self.expected_devices if wait_seconds > _SILENT_SECONDS else ():
             policies = [self._in_force.policy(device, stream) for stream in self._catalogue.streams(device)]

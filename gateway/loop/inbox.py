@@ -113,9 +113,7 @@ class Inbox:
                     continue
                 if self._closed or not self._accepts:
                     self._changed.notify_all()
-                    accepts = self._changed.wait_for(
-                        lambda: self._closed or self._accepts, timeout=self._patience_seconds
-                    )
+                    accepts = self._changed.wait_for(lambda: self._closed or self._accepts, self._patience_seconds)
                     if self._closed or not accepts:
                         return refused_count + len(messages) - index
                 self._queues.setdefault(device, deque()).append((message, size))

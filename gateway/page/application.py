@@ -474,9 +474,8 @@ class _Tabs:
                 params = request.query_params
                 search, condition = params.get("search", ""), params.get("condition", "")
                 query = FleetQuery.of_request(search, condition, _int_param(request, "page", 0))
-                return ("fleet", *query), lambda: _FullSource(
-                    feed, lambda: feed.changes[0], lambda: feed.fleet_page(query)
-                )
+                state, make_page = (lambda: feed.changes[0]), (lambda: feed.fleet_page(query))
+                return ("fleet", *query), lambda: _FullSource(feed, state, make_page)
             case {"view": "releases"}:
                 return "releases", lambda: _FullSource(
                     feed, lambda: feed.changes[1], lambda: {"releases": feed.releases()}

@@ -155,9 +155,8 @@ class DeviceView:
             self._recalled_versions[stream] = description.version
             for window in description.windows:
                 last_tick = (int(now * 1e6) - description.epoch_us) // description.period_us
-                ticks_back = min(
-                    MOST_SECONDS * 1_000_000 // description.period_us, MOST_WINDOWS * window.stride + window.length
-                )
+                window_ticks = MOST_WINDOWS * window.stride + window.length
+                ticks_back = min(MOST_SECONDS * 1_000_000 // description.period_us, window_ticks)
                 first_ticks[stream, window.name] = max(0, last_tick - ticks_back)
         return first_ticks
 
@@ -205,10 +204,9 @@ class DeviceView:
                 frame = SymbolFrame.decode(payload)
                 self._attack_views[topic.stream].take(frame)
                 version = self._descriptions.find(topic.device, topic.stream, frame.policy_version)
-                places = placed_symbols(version, frame.symbols[-_POINTS_PLACED:])
-                return _frame_fields(
-                    version, payload, "frame", frame, {"symbols": list(frame.symbols), "newest": places}
-                )
+                newest_places = placed_symbols(version, frame.symbols[-_POINTS_PLACED:])
+                symbol_fields = {"symbols": list(frame.symbols), "newest": newest_places}
+                return _frame_fields(version, payload, "frame", frame, symbol_fields)
             case "window":
                 return self._window_update(topic, payload)
             case "status" | "policy_status" if payload:
@@ -272,9 +270,8 @@ def _byte_fields(payload: bytes) -> Fields:
 
 def _status_fields(payload: bytes) -> Fields:
     status = Status.decode(payload)
-    streams = [
-        {"name": stream.stream, "version": stream.policy_version, "next": stream.next_tick} for stream in status.streams
-    ]
+    rows = [(stream.stream, stream.policy_version, stream.next_tick) for stream in status.streams]
+    streams = [{"name": name, "version": version, "next": next_tick} for name, version, next_tick in rows]
     fields = {"online": status.online, "agent": status.agent_version, "outbox": status.outbox_depth}
     return {"kind": "status", **fields, "codes": [*map(str, status.codes)], "streams": streams}
 

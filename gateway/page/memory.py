@@ -159,9 +159,8 @@ class Memory:
     def histories(self, device: str) -> list[Fields]:
         """Return updates for the page with all that is remembered of a device's streams."""
         streams = self._devices.get(device, {})
-        return [
-            {"kind": "history", "stream": name, **history} for name in streams for history in streams[name].histories()
-        ]
+        histories = ((name, history) for name, stream in streams.items() for history in stream.histories())
+        return [{"kind": "history", "stream": name, **history} for name, history in histories]
 
     def headlines(self, device: str) -> list[Fields]:
         """Return the newest value and the promise of each of a device's first streams."""

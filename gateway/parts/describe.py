@@ -84,9 +84,8 @@ class InForce:
             self._waiting_statuses[device] = status
         elif streams:
             self._waiting_statuses.pop(device, None)
-        changes = [
-            self.note_version(device, stream.stream, stream.policy_version, stream.next_tick) for stream in streams
-        ]
+        rows = [(stream.stream, stream.policy_version, stream.next_tick) for stream in streams]
+        changes = [self.note_version(device, *row) for row in rows]  # notes all of them
         return any(changes)
 
     def renew(self) -> None:
@@ -153,9 +152,8 @@ class InForce:
 
     def history(self, device: str, stream: str) -> History:
         """Return the ticks of all versions of a stream, and those of streams that move with it."""
-        return self._own_history(device, stream)._replace(
-            related_streams=self._catalogue.related(device, stream, self._own_history)
-        )
+        related_streams = self._catalogue.related(device, stream, self._own_history)
+        return self._own_history(device, stream)._replace(related_streams=related_streams)
 
     def _own_history(self, device: str, stream: str) -> History:
         versions, drawn_rows = self._catalogue.policies_of(device, stream), self._rows_of(device, stream)
@@ -170,9 +168,8 @@ class InForce:
             named_version = NamedVersion(document, None)
         elif version and tick > (drawn_rows[-1].last if drawn_rows else _STORED):
             named_version = NamedVersion(version, tick)
-        return history_of(
-            drawn_rows, noises, named_version, may_go_back=self._catalogue.may_go_back(device), may_drop=True
-        )
+        may_go_back = self._catalogue.may_go_back(device)
+        return history_of(drawn_rows, noises, named_version, may_go_back=may_go_back, may_drop=True)
 
 
 QUIET_SECONDS, REST_SECONDS, SLICE_SECONDS = 1.0, 0.25, 0.05
@@ -353,9 +350,8 @@ class Describer(Part):
         """Return by device the descriptions of its streams; `None` until all have been described once."""
         if not self._is_complete:
             return None
-        return {
-            device: [stream.description for stream in streams.values()] for device, streams in self._described.items()
-        }
+        stream_lists = ((device, streams.values()) for device, streams in self._described.items())
+        return {device: [stream.description for stream in streams] for device, streams in stream_lists}
 
     def _describe_marked(self) -> bool:
         """Describe the streams of marked devices for a short while. Return whether a description has changed."""

@@ -67,9 +67,9 @@ def gateway_document(fleet: str, page_url: str | None = None) -> dict[str, Any]:
 def device_document(streams: Sequence[Description], page_url: str | None = None) -> dict[str, Any]:
     """Return the document of a device, from at least one description of a stream."""
     fleet, device = streams[0].fleet, streams[0].device
-    components = {
-        f"{stream.stream}.{name}": component for stream in streams for name, component in _components(stream).items()
-    }
+    components: dict[str, Component] = {}
+    for stream in streams:
+        components |= {f"{stream.stream}.{name}": component for name, component in _components(stream).items()}
     # A page inside Home Assistant has no address for each device.
     if page_url is not None and page_url.startswith("http"):
         page_url = f"{page_url.rstrip('/')}/device/{device}"
@@ -312,7 +312,7 @@ class HomeAssistant(Part):
         self._describe = describe
         self._page_url = page_url
         self._pause = pause
-        self._components_of = loop.store.discovered.all_components()
+        self._platforms_of = loop.store.discovered.all_components()
         self._documents: dict[str, dict[str, Any]] = {}
         self._described: dict[str, Sequence[Description]] = {}
         self._is_stale = True
@@ -336,9 +336,8 @@ class HomeAssistant(Part):
     def _note_status(self, message: Message) -> None:
         with suppress(TopicError, FrameError):  # an unreadable message is counted by the part that stores it
             parsed = message.parsed
-            if parsed.kind != "status" or not (
-                self._catalogue.has(parsed.device) or self._registered.has(parsed.device)
-            ):
+            device = parsed.device
+            if parsed.kind != "status" or not (self._catalogue.has(device) or self._registered.has(device)):
                 return
             status = message.decode(Status)
             if self._is_online.get(parsed.device) != status.online:
@@ -349,7 +348,7 @@ class HomeAssistant(Part):
         """Note a new connection, to a broker that may have lost its retained messages."""
         self._moved_devices |= self._is_online.keys()
         self._cleared_devices.clear()
-        self._due_devices = {*self._documents, *self._components_of}
+        self._due_devices = {*self._documents, *self._platforms_of}
 
     def renew(self) -> None:
         """Note that descriptions have changed, or devices have come or gone."""
@@ -376,7 +375,7 @@ class HomeAssistant(Part):
             self._documents[GATEWAY] = gateway_document(self._fleet, self._page_url)
             if GATEWAY not in old_documents:
                 self._due_devices.add(GATEWAY)
-        self._due_devices |= self._components_of.keys() - self._documents.keys()
+        self._due_devices |= self._platforms_of.keys() - self._documents.keys()
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
         """Forget a device whose document is cleared. DatabaseError: it is cleared again at the next connection."""
@@ -384,7 +383,7 @@ class HomeAssistant(Part):
         if device is not None and accepted and device not in self._documents:
             with self._store.transaction():
                 self._store.discovered.forget(device)
-            self._components_of.pop(device, None)
+            self._platforms_of.pop(device, None)
 
     def pump(self, *, idle: bool = False) -> None:
         """Publish due documents, and whether devices are online. Raises DatabaseError; a later call tries again."""
@@ -414,14 +413,12 @@ class HomeAssistant(Part):
             if (message_id := self._link.publish(topic, b"", retain=True)) is not None:
                 self._cleared_devices[message_id] = device
             return message_id is not None
-        components = {name: component["platform"] for name, component in document["cmps"].items()}
-        all_components = self._components_of.get(device, {}) | components
-        if all_components != self._components_of.get(device):
+        platforms = {name: component["platform"] for name, component in document["cmps"].items()}
+        all_platforms = self._platforms_of.get(device, {}) | platforms
+        if all_platforms != self._platforms_of.get(device):
             with self._store.transaction():  # before publishing, so that the store knows all published components
-                self._store.discovered.keep(device, all_components)
-            self._components_of[device] = all_components
-        gone_components = {
-            name: {"platform": platform} for name, platform in all_components.items() if name not in components
-        }
-        payload = json.dumps({**document, "cmps": {**document["cmps"], **gone_components}}, ensure_ascii=False)
+                self._store.discovered.keep(device, all_platforms)
+            self._platforms_of[device] = all_platforms
+        removals = {name: {"platform": domain} for name, domain in all_platforms.items() if name not in platforms}
+        payload = json.dumps({**document, "cmps": {**document["cmps"], **removals}}, ensure_ascii=False)
         return self._link.publish(topic, payload.encode(), retain=True) is not None

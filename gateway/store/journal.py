@@ -120,9 +120,8 @@ def _check_rows(
             continue
         rule_version, width, symbols, epoch, period = rules[slots[row]]
         newest = (now_us + max(TOLERANCE_US, 2 * period) - epoch) // period
-        passes = (
-            version[row] == rule_version and bits[row] == width and first[row] + ticks[row] - 1 - shift[row] <= newest
-        )
+        wall_tick = first[row] + ticks[row] - 1 - shift[row]
+        passes = version[row] == rule_version and bits[row] == width and wall_tick <= newest
         if passes and symbols < 1 << width:
             per_byte, mask = 8 // width, (1 << width) - 1
             for i in range(ticks[row]):

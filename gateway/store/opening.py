@@ -44,7 +44,6 @@ def _on_server(kind: DatabaseKind) -> type[PostgresDatabase]:
     try:
         from gateway.store.postgresql import PostgresDatabase
     except ImportError as error:
-        raise kind.refused(
-            f"a {kind.file.name} on a server needs {error.name}: pip install 'fugu-edge[postgres]'"
-        ) from None
+        need = f"a {kind.file.name} on a server needs {error.name}"
+        raise kind.refused(f"{need}: pip install 'fugu-edge[postgres]'") from None
     return PostgresDatabase

@@ -336,9 +336,8 @@ class PostgresDatabase:
             self._new_epoch(lease)  # its former holder can write nothing from here on
         elif lease.silent is not None:
             self._end_sessions(lease, lease.silent)
-        if not self._try_lock(
-            lease, time.monotonic() + (_TAKE_SECONDS if lease.take else _HOLD_SECONDS), end_others=lease.take
-        ):
+        give_up_time = time.monotonic() + (_TAKE_SECONDS if lease.take else _HOLD_SECONDS)
+        if not self._try_lock(lease, give_up_time, end_others=lease.take):
             return False
         if not lease.take:
             self._new_epoch(lease)

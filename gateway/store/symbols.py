@@ -484,15 +484,13 @@ CREATE TABLE heads (
     def unreported(self) -> list[int]:
         """The numbers of streams whose newest tick may not have been reported, such as all in the journal."""
         query = "SELECT heads.stream, device FROM heads JOIN streams ON id=heads.stream WHERE reported<last"
-        return sorted(
-            {stream for stream, device in self._db.execute(query) if self._owns(device)} | {*self.tail.sequences}
-        )
+        sealed_numbers = {number for number, device in self._db.execute(query) if self._owns(device)}
+        return sorted(sealed_numbers | {*self.tail.sequences})
 
     def put_reported(self, reported_ticks: Iterable[tuple[int, int]]) -> None:
         """Store the newest reported tick of sealed streams, each with the number of its stream."""
-        self._db.executemany(
-            "UPDATE heads SET reported=? WHERE stream=?", ((tick, stream) for stream, tick in reported_ticks)
-        )
+        rows = ((tick, number) for number, tick in reported_ticks)
+        self._db.executemany("UPDATE heads SET reported=? WHERE stream=?", rows)
 
     def chunks(self, sequence: int, tick: int) -> Iterator[Chunk]:
         """Iterate over the chunks from the last one that begins at `tick` or before, in pages of `_PAGE`."""
