@@ -193,6 +193,8 @@ class Question:
             raise PlanningError("--baseline, --threshold and --states each say what the states are: give one of them")
         if self.window is not None and self.want in ("now", "profile", "place"):
             raise PlanningError(f"--want {self.want} has no --window: that is for a share, or a histogram")
+        if (self.blocks or self.days is not None) and self.want not in (None, "profile"):
+            raise PlanningError(f"--want {self.want} has no --blocks and no --days: they are for a profile")
         if self.cell is not None and self.want not in (None, "place"):
             raise PlanningError(f"--want {self.want} has no --cell: that is for places")
         states = (self.baseline, self.threshold, self.states, self.within)
@@ -252,7 +254,9 @@ def _discretiser_of(readings: Readings, question: Question, missing: str | None)
             groups = [[float(level) for level in state.split("+")] for state in question.states]
         except ValueError:
             raise PlanningError("the readings are numbers: --states must be numbers as well") from None
-        return _levels(groups, question.states, missing), ()
+        is_other = ~np.isin(readings.values[readings.present], [level for group in groups for level in group])
+        note = f"{is_other.mean():.1%} of the readings are other numbers: each has the state of the nearest of these"
+        return _levels(groups, question.states, missing), (note,) if is_other.any() else ()
     if question.threshold is not None:
         return _thresholds((question.threshold,), ("below", "above"), missing), ()
     if question.baseline is None:

@@ -304,7 +304,8 @@ class TrialOptions(RecordingOptions):
     states: Annotated[
         str | None,
         Option(
-            metavar="NAME,NAME...", help="Names, or numbers, that are states; others are missing. A+B is one state."
+            metavar="NAME,NAME...",
+            help="Names that are states, others are missing; or numbers, others count as the nearest. A+B is one.",
         ),
     ] = None
     missing: Annotated[

@@ -180,6 +180,24 @@ def test_whole_numbers_that_may_be_codes_are_asked_about() -> None:
     assert choose_states(amounts, Question()).baseline_ticks == DEFAULT_BASELINE
 
 
+def test_a_plan_says_how_many_numbers_are_none_of_the_states() -> None:
+    levels = readings(np.array([0.0, 1.0, 3.0, 5.0]), "levels")
+    asked = choose_states(levels, Question(states=("0", "5")))
+    assert asked.notes == ("50.0% of the readings are other numbers: each has the state of the nearest of these",)
+    segments = np.zeros(4, dtype=np.int64)
+    assert states_of(asked.discretiser, np.array([0.0, 1.0, 3.0, 5.0]), segments).tolist() == [0, 0, 1, 1]
+    assert choose_states(levels, Question(states=("0", "1", "3+5"))).notes == ()
+
+
+@pytest.mark.parametrize("asked", [{"blocks": "4h"}, {"days": 7}])
+def test_only_a_profile_has_parts_of_the_day(asked: dict[str, Any]) -> None:
+    Question(**asked)
+    Question(want="profile", **asked)
+    for want in ("now", "share", "histogram", "place"):
+        with pytest.raises(PlanningError, match="has no --blocks and no --days"):
+            Question(want=want, **asked)
+
+
 def test_only_one_kind_of_states_can_be_asked_for() -> None:
     with pytest.raises(PlanningError, match="give one of them"):
         Question(threshold=1.0, baseline=100)
