@@ -179,6 +179,8 @@ class Root:
         self.fleet, self.version, self.keys = fields["fleet"], fields["version"], {}
         roles, signers = {}, []
         try:
+            if len(self.fleet.encode()) > 64:  # a refusal names it, and a board's status has no room for more
+                raise ValueError("a fleet of another form")
             for name in fields["keys"]:
                 key = bytes.fromhex(fields["keys"][name])
                 if len(key) != 32 or short_digest(key) != bytes.fromhex(name):
@@ -190,7 +192,7 @@ class Root:
                     raise ValueError("a role of another form")
                 roles[role] = [bytes.fromhex(name) for name in rule["keys"]], rule["threshold"]
                 signers += roles[role][0]
-        except (ValueError, TypeError, IndexError):
+        except (ValueError, TypeError, IndexError, AttributeError):
             raise RefusedError("malformed", "a signed root document is malformed") from None
         if len(signers) != len(set(signers)) or set(signers) != set(self.keys):
             raise RefusedError("malformed", "a signed root document is malformed: every key has one role")

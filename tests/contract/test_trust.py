@@ -434,6 +434,8 @@ def test_two_policies_for_one_stream_or_a_version_of_their_own() -> None:
         {"keys": {}},
         {"keys": [1]},
         {"keys": dict.fromkeys(KEYS.root_document().keys, "00" * 32)},
+        {"fleet": "\N{COLLISION SYMBOL}" * 64},  # a board's status would have no room for the refusal
+        {"fleet": 7},
     ],
 )
 def test_roots_that_contradict_themselves(change: dict[str, Any]) -> None:
