@@ -52,10 +52,7 @@ _PARAMETERS = {
 
 
 class _Channel(NamedTuple):
-    """A topic: the names of its messages, the accounts that may read it, and what it is about.
-
-    Names and kinds of accounts are separated by spaces.
-    """
+    """A topic: names of its messages and accounts that may read it, separated by spaces, and what it is about."""
 
     messages: str
     readers: str
@@ -112,6 +109,8 @@ def asyncapi_document() -> dict[str, Any]:
     """Describe the protocol. The document has no time, address or program version, so only the protocol changes it."""
     msgpack_types = {message.__name__: message.schema() for message in _MESSAGES}
     enveloped_schemas = {message.__name__: message.schema() for message in _ENVELOPED}
+    json_types = {message.__name__: _JSON for message in _JSON_MESSAGES}
+    content_types = dict.fromkeys(msgpack_types, _MSGPACK) | json_types
     return {
         "asyncapi": "3.0.0",
         "id": "urn:fugu-edge:" + FORMAT_NAME.replace("/", ":"),
@@ -138,11 +137,7 @@ def asyncapi_document() -> dict[str, Any]:
             },
             "messages": {
                 name: {"name": name, "contentType": content_type, "payload": {"$ref": f"#/components/schemas/{name}"}}
-                for content_type, names in (
-                    (_MSGPACK, msgpack_types),
-                    (_JSON, [message.__name__ for message in _JSON_MESSAGES]),
-                )
-                for name in names
+                for name, content_type in content_types.items()
             },
             "schemas": {**msgpack_types, **enveloped_schemas, **_json_schemas()},
         },

@@ -24,8 +24,7 @@ class DayBlocks:
     Attributes:
         zone: the name of the time zone.
         seconds: the length of a block; a divisor of the day.
-        offsets: pairs of Unix seconds, increasing, and the offset from UTC in seconds from then on; the first offset
-            holds before as well.
+        offsets: Unix seconds, increasing, each with the offset from UTC from then on; the first one holds before, too.
     """
 
     zone: str

@@ -1,7 +1,6 @@
 """Classes of Markov chains: what a guarantee assumes about how readings depend on one another.
 
-A new class is a document that answers the questions of `ClassOfChains`, and an object of `fugu.privacy.accountant` for
-computations with numpy.
+A new class is a document that is a `ClassOfChains`, and an object of `fugu.privacy.accountant` to compute with numpy.
 """
 
 from __future__ import annotations
@@ -184,9 +183,8 @@ class ClassOfChains(Document):
     ) -> Loss:
         """Return the loss of one stream's mechanism, with others that may take turns with it or run beside it.
 
-        `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats. `subject` names the
-        mechanism in errors. `windows_only`: nothing else of this stream is seen. GuaranteeError: the stream tells too
-        much, or the loss is not finite.
+        `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats. Errors begin with
+        `subject`. `windows_only`: no other outputs are seen. GuaranteeError: it tells too much, or infinitely much.
         """
         return self.ratio_loss(*self.lasting_ratios(*ratios), adversary)
 
@@ -472,8 +470,7 @@ class JointChains(_OddsRatioChains):
         """Return the loss of all streams together about what they show at one tick, rounded up.
 
         The loss bounds any two states of a single stream, and any two joint states of all streams. `rates` are the most
-        nats that a tick of each stream tells; `None` for what the class allows. GuaranteeError if the loss is not
-        finite.
+        nats that a tick of each stream tells, by default what the class allows. GuaranteeError: the loss is infinite.
         Source: docs/proofs/joint-streams.md, "Streams that move together".
         """
         rates = [stream.rate for stream in self.streams] if rates is None else rates

@@ -227,10 +227,7 @@ class _Promise:
     def _interval(
         self, spans: Sequence[Span], later_spans: Sequence[Span], past_runs: Sequence[_Run], future_runs: Sequence[_Run]
     ) -> tuple[int | None, int | None]:
-        """Return the first and last tick at which a promised stretch may begin.
-
-        The first tick is None if there is none, the last tick None if there is no end.
-        """
+        """Return the first tick at which a promised stretch may begin, None for none, and the last, None for no end."""
         is_past_quiet = not any(_rate_gap(run.ratios, self.rates) for run in past_runs)
         loud_index = next((index for index, run in enumerate(future_runs) if _rate_gap(run.ratios, self.rates)), None)
         if is_past_quiet and loud_index is None:
@@ -308,10 +305,7 @@ class _Promise:
         return leakages
 
     def _leakage_by_distance(self, runs: Sequence[_Run], direction: int | None) -> Callable[[int], Decimal]:
-        """Return the leakage of some runs, the farthest first, as a function of their distance in ticks.
-
-        It is at least the leakage of this version itself.
-        """
+        """Return the leakage of some runs, the farthest first, by their distance; at least this version's leakage."""
         odds = self.policy.chains.worst_odds
         assert odds is not None
 
@@ -332,10 +326,9 @@ class _Promise:
         return cache(lambda distance: max(2 * _powers(odds, this_ratio).image(distance, root).ln(), floor))
 
     def _outside_bound(self, spans: Sequence[Span], first_index: int, *, complete: bool) -> StretchBound | None:
-        """Bound the loss of stretches that begin anywhere under this version, by the largest ratios in reach.
+        """Bound the loss of stretches that begin under this version, by the largest ratios in reach, or return None.
 
-        Earlier versions are left out where they leak next to nothing at the first tick; that leakage is added. None if
-        there is no bound.
+        Earlier versions that leak next to nothing at the first tick are left out; their leakage is added.
         """
         policy, chains = self.policy, self.policy.chains
         later_ratios = [self._ratios(span) for span in spans[first_index:]]

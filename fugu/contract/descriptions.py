@@ -73,8 +73,7 @@ class DescribedStretch(Document):
 
     Attributes:
         floor: the loss if all other ticks are the same, for any class of chains.
-        outside: epsilon of stretches that begin when the promise is not true; none if it is always true, or if there
-            is no bound.
+        outside: epsilon of stretches that begin when the promise is not true; none if it always is, or without a bound.
     """
 
     name: Annotated[Printable, Field(max_length=64)]

@@ -29,7 +29,6 @@ class Thresholds(Document):
 
     Attributes:
         hysteresis_ticks: after more ticks than this in a row without a usable reading, hysteresis starts anew.
-        missing: name of the state of a tick without a usable reading, if there is one.
     """
 
     kind: Literal["thresholds"] = "thresholds"
@@ -63,7 +62,6 @@ class Baseline(Document):
         lowest, highest: the range of readings; finite readings beyond it count as its ends, others are missing.
         compare: whether edges are differences from the mean, or multiples of it (of readings that are not negative).
         edges: a reading is above one if it is greater than mean + edge, or than mean * edge.
-        missing: name of the state of a tick without a usable reading, if there is one.
     """
 
     remembers: ClassVar[bool] = True
@@ -85,11 +83,7 @@ class Baseline(Document):
 
 
 class Categories(Document):
-    """Names become states by a map; a name that is not in it is a missing reading.
-
-    Attributes:
-        missing: name of the state of a tick without a usable reading, if there is one.
-    """
+    """Names become states by a map; a name that is not in it is a missing reading."""
 
     remembers: ClassVar[bool] = False
     kind: Literal["categories"] = "categories"
@@ -112,8 +106,7 @@ class Cells(Document):
         origin: latitude and longitude, in degrees, of the south-west corner of cell (0, 0).
         step: height and width of a cell, in degrees.
         cells: for each state the column (to the east) and row (to the north) of its cell.
-        missing: name of the state of a tick without a usable reading, if there is one. It is the state of a cell, or a
-            further state after the states of the cells.
+        missing: the state of a cell, or a further state after the states of the cells.
     """
 
     remembers: ClassVar[bool] = False
@@ -131,6 +124,7 @@ class Cells(Document):
 
 
 Discretiser = Annotated[Thresholds | Baseline | Categories | Cells, Field(discriminator="kind")]
+"""`missing` is the name of the state of a tick without a usable reading, if there is one."""
 
 
 def _check_edges(discretiser: Thresholds | Baseline) -> None:

@@ -47,8 +47,7 @@ GroupName = Annotated[str, Field(pattern=WINDOW_NAME_PATTERN)]
 class GroupDocument(Document):
     """A sum over homes: what is counted, in which windows, and how much noise each home adds.
 
-    It has the properties of a `fugu.contract.windows.Window`, as if a home drew all of the noise: an attacker who knows
-    all other homes sees the sum so.
+    Its properties are those of a `fugu.contract.windows.Window`, as an attacker who knows all other homes sees the sum.
 
     Attributes:
         name: of the group, and of the window in each policy.

@@ -131,8 +131,7 @@ derived_losses = lru_cache(maxsize=256)(losses)
 class Loss(NamedTuple):
     """The true epsilon of a mechanism, in nats, rounded up, by the theorem or bound that `bound` names.
 
-    `epsilon` is the larger direction, `epsilon_01` that of "state 0 rather than 1"; beyond two states all three are
-    equal.
+    `epsilon` is the larger direction, `epsilon_01` that of "state 0 rather than 1"; beyond two states all are equal.
     """
 
     epsilon: float

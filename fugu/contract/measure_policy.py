@@ -98,8 +98,7 @@ class StreamLoss(Document):
 
     Attributes:
         epsilon: in nats; none if there is no finite bound.
-        start: the distributions of the first state for which it holds: any, the policy's initial distribution, or the
-            stationary distribution.
+        start: the distributions of the first state for which it holds: any, the policy's initial, or the stationary.
     """
 
     epsilon: Annotated[float, Field(gt=0.0)] | None
@@ -206,7 +205,10 @@ class MeasurePolicy(PolicyHeader):
     @property
     def matrices(self) -> list[list[list[float]]]:
         """The transition probabilities of all parts of the cycle, as `matrix`."""
-        return [_matrix(rows) for rows in (self.transition, *(change.transition for change in self.changes))]
+        transitions = (self.transition, *(change.transition for change in self.changes))
+        return [
+            [[row.get(state, 0.0) for state in range(len(rows))] for row in map(dict, rows)] for rows in transitions
+        ]
 
     def table(self, table_number: int) -> TimedTable | None:
         """Return the table with a number, or None if the policy has no such table."""
@@ -244,10 +246,6 @@ class MeasurePolicy(PolicyHeader):
                 f"epsilon {self.epsilon:g} of each point of stream {self.stream} is above this device's ceiling "
                 f"for measurements {ceiling:g}"
             )
-
-
-def _matrix(rows: tuple[tuple[Step, ...], ...]) -> list[list[float]]:
-    return [[row.get(state, 0.0) for state in range(len(rows))] for row in map(dict, rows)]
 
 
 def sparse_rows(transition: Iterable[Iterable[float]]) -> tuple[tuple[tuple[int, float], ...], ...]:

@@ -336,21 +336,17 @@ class _Body(FieldType):
         return {"oneOf": [row_schema("NoiseTable", _TABLE_OF_POINTS), row_schema("StaircaseNoise", _STAIRCASE)]}
 
 
+_POSSIBLE = "The set of possible states that it is for, little-endian, bit x for state x; empty: any set."
+
+
 @frozen
 class TimedTable(Message):
     """Noise around points, with the ticks for which it may be used."""
 
     SCHEMA = 8
     LAYOUT = (
-        *(
-            "policy_version",
-            "number",
-            Field(
-                "possible",
-                _Set(),
-                "The set of possible states that it is for, little-endian, bit x for state x; empty: any set.",
-            ),
-        ),
+        *("policy_version", "number"),
+        Field("possible", _Set(), _POSSIBLE),
         *("first", "until", Field("kind", Integer(0, 1), "0: a table of points; 1: a staircase.")),
         Field("body", _Body()),
     )

@@ -110,8 +110,7 @@ class ConstraintSets:
     """The sets of states that an adversary can hold possible, tick by tick: a run-in, then an endless cycle.
 
     They follow from where the chain can start and step, not from releases: no output rules out a state of a set. Sets
-    are computed when they are asked for. A set that stays as long as the same steps hold is stored once for all these
-    ticks.
+    are computed on demand. A set that stays as long as the same steps hold is stored once.
     """
 
     def __init__(self, measurement: Measurement) -> None:

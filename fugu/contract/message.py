@@ -35,7 +35,6 @@ __all__ = [
     "check_length",
     "check_size",
     "check_type",
-    "checked_row",
     "frozen",
     "read_row",
     "row_schema",
@@ -207,10 +206,8 @@ class Message:
 
     Attributes:
         SCHEMA: the number of the schema; parts of messages have none.
-        MOST_BYTES: the largest payload that is read, and what an error calls a message; None where a broker's limit
-            is enough.
-        LAYOUT: the fields of the array in their order: names of declared fields, or fields that are on the wire only.
-            Empty for the declared fields.
+        MOST_BYTES: the largest payload that is read, and what an error calls a message; None for a broker's limit.
+        LAYOUT: names of declared fields and fields that are on the wire only, in their order; empty for `fields`.
         fields: the declared fields in their order.
         wire: the fields of the array in their order.
     """

@@ -82,16 +82,13 @@ class SymbolPins(Document):
 
 
 class MeasuredPins(Document):
-    """Pins of a measured stream.
+    """Pins of a measured stream; its policy must have the same discretiser, clock, start and steps all the time.
 
     Attributes:
-        discretiser: the policy must have the same.
-        clock: the policy must have the same.
-        start: the states possible at tick 0; the policy must have the same.
-        steps: for each state of the chain the states that can follow it; the policy must have the same.
-        shows: for each state of the chain the state that it shows; the policy must have the same.
-        cycle: ticks after which the steps repeat; the policy must have the same.
-        changes: ticks of the cycle, each with the steps from there on; the policy must have the same.
+        start: the states possible at tick 0.
+        steps, shows: for each state of the chain the states that can follow it, and the state that it shows.
+        cycle: ticks after which the steps repeat.
+        changes: ticks of the cycle, each with the steps from there on.
         graph: the policy's graph must join every pair that this graph joins.
         factor: the policy's factor may not be larger.
         degree: the policy's degree may not be smaller.

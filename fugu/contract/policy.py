@@ -129,8 +129,7 @@ class Policy(PolicyHeader):
         chains: the class of chains that the guarantee is for.
         guarantee: the loss to readers of all outputs of the stream, symbols and windows together.
         windows: counts that the device releases.
-        sums: counts of which only the sums over the homes of a group become known. In promises about windows, sums
-            count as windows.
+        sums: counts of which only sums over the homes of a group become known; promises call them windows, too.
         windows_guarantee: the loss to readers of the windows alone; given if and only if there are symbols as well.
     """
 

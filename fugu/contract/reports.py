@@ -75,6 +75,7 @@ _Confidence = Annotated[StrictFloat, Field(gt=0, lt=1), "Of the interval."]
 _States = Annotated[
     tuple[Label, ...], Field(min_length=1, max_length=255, json_schema_extra={"uniqueItems": True}), DISTINCT
 ]
+_Blocks = Annotated[tuple[Label, ...], Field(max_length=255, json_schema_extra={"uniqueItems": True}), DISTINCT]
 Epsilon = Annotated[
     _Positive,
     "What the policy promises, over all that the stream tells, in nats; the description says of which stretch.",
@@ -218,12 +219,7 @@ class WindowCount(JsonMessage):
         StrictStr, Field(min_length=1, max_length=32, pattern=WINDOW_NAME_PATTERN), "Its name in the policy."
     ]
     states: Annotated[_States, "Labels of the states that were counted; of a histogram, all."]
-    blocks: Annotated[
-        tuple[Label, ...],
-        Field(max_length=255, json_schema_extra={"uniqueItems": True}),
-        "Blocks of the local day, which have a number each.",
-        DISTINCT,
-    ] = ()
+    blocks: Annotated[_Blocks, "Blocks of the local day, which have a number each."] = ()
     values: Annotated[Numbers, "The counts with noise, which may be below zero."]
     low: Annotated[Numbers, "The interval that holds the true count."]
     high: _High
@@ -312,6 +308,8 @@ def _check_times(since: datetime, time: datetime) -> None:
 Noise = Literal["discrete-laplace", "device-windows", "mixed"]
 _Name = Annotated[StrictStr, Field(min_length=1, max_length=64, pattern=NAME_PATTERN)]
 _MAX_DEVICES = 2**32 - 1
+_DeviceTicks = Annotated[StrictInt, Field(ge=0, le=(MAX_TICK + 1) * _MAX_DEVICES)]
+_Scale = Annotated[StrictStr, Field(min_length=1, max_length=39, pattern="^[1-9][0-9]{0,18}(/[1-9][0-9]{0,18})?$")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,11 +333,7 @@ class ReleaseFrame(JsonMessage):
     devices: Annotated[StrictInt, Field(ge=1, le=_MAX_DEVICES), "The number of devices that were counted together."]
     first: Annotated[StrictInt, Field(ge=0, le=MAX_TICK), "First tick of the window, by the wall clock."]
     length: Annotated[StrictInt, Field(ge=1, le=MAX_TICK + 1), "Its number of ticks."]
-    observed: Annotated[
-        StrictInt,
-        Field(ge=0, le=(MAX_TICK + 1) * _MAX_DEVICES),
-        "Ticks that had a symbol or were counted, over all devices.",
-    ]
+    observed: Annotated[_DeviceTicks, "Ticks that had a symbol or were counted, over all devices."]
     values: Annotated[Numbers, "An unbiased estimate, which may be below zero."]
     low: Annotated[Numbers, "The interval that holds the true value at least as often as `confidence` says."]
     high: _High
@@ -363,11 +357,7 @@ class ReleaseFrame(JsonMessage):
         "Who adds it: the gateway to counts of symbols (discrete-laplace), devices to "
         "windows that they counted (device-windows), or each to a part (mixed).",
     ]
-    scale: Annotated[
-        StrictStr,
-        Field(min_length=1, max_length=39, pattern="^[1-9][0-9]{0,18}(/[1-9][0-9]{0,18})?$"),
-        "Of the noise, the largest: an integer, 20, or a fraction in lowest terms, 7/3.",
-    ]
+    scale: Annotated[_Scale, "Of the noise, the largest: an integer, 20, or a fraction in lowest terms, 7/3."]
     charge: Annotated[
         _Width,
         "What this adds to the loss of each tick, in nats; the most over its devices. 0 of "

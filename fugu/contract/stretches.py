@@ -93,14 +93,12 @@ class StretchBound:
     """A bound on the loss of any number of ticks in a row, from a bound for one number of them.
 
     Attributes:
-        loss_bound: in nats, on the loss of `ticks` ticks in a row: for every tick and pair of states, rate + past +
-            future.
+        loss_bound: in nats, of `ticks` ticks in a row: for every tick and pair of states, rate + past + future.
         ticks: at least 1.
         rate: bound on what a tick's own output tells of any two states, without the windows.
         windows: the windows that are counted as well.
         equal_leakages: whether past and future have the same bound for each pair, at every tick.
-        hidden: whether different states may show the same, with no rate between them; then past and future of a single
-            tick tell at most `loss_bound`.
+        hidden: whether different states may show the same, at no rate: past and future then tell at most `loss_bound`.
         known_elsewhere: whether it holds against adversaries who know other states, so that separate stretches add up.
 
     Source: docs/proofs/stretches.md.
@@ -148,8 +146,7 @@ class StretchBound:
     def rows(self, period_us: int | None, epsilon: float | None = None) -> tuple[Stretch, ...]:
         """Return the stretches to list, the shortest first.
 
-        Without a period, stretches of 10, 100 and 1000 ticks are listed. With `epsilon`, the longest stretch within it
-        is listed, too.
+        Without a period they are of 10, 100 and 1000 ticks. With `epsilon`, the longest within it is there, too.
         """
         if period_us is None:
             lengths: list[tuple[str, int, int | None]] = [(f"{ticks} ticks", ticks, None) for ticks in _COUNTS]

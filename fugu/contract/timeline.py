@@ -32,8 +32,7 @@ class Drawn(NamedTuple):
 class Timeline:
     """The intervals of a stream, in order; intervals of different versions overlap only where windows did.
 
-    `stored` has the rows on the disk by first tick and version. Beyond `max_intervals`, the oldest are merged or
-    dropped.
+    `stored` has the rows on the disk by first tick and version. Of over `max_intervals`, the oldest merge or go.
     """
 
     def __init__(self, intervals: Iterable[Drawn] = (), max_intervals: int = MAX_INTERVALS) -> None:

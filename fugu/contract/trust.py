@@ -47,8 +47,7 @@ _Read = TypeVar("_Read", PolicyDocument, TableDocument)
 class Verdict:
     """The verdict on a document that is accepted or changes nothing.
 
-    `policies` are the policies of a policy document that changes something, with this device's name. `compiled` has
-    them as the device runs them.
+    `policies` are those of a policy document, with this device's name; `compiled` has them as the device runs them.
     """
 
     state: TrustState
@@ -116,8 +115,7 @@ class Trust:
     def in_force(self) -> Verdict | None:
         """Check the newest accepted document again. Return the verdict, or `None` without a document.
 
-        Its times are not checked: `on_expiry` says what happens after them. TrustError: the owner has lowered a ceiling
-        since.
+        Its times are not checked: `on_expiry` is for that. TrustError: the owner has lowered a ceiling since.
         """
         return Verdict(self.state, False, *self._check_policies(*self.state.policies)) if self.state.policies else None
 

@@ -163,8 +163,7 @@ class Window(QueryDocument):
 def policy_scale(lower_bound: float | Fraction) -> Fraction:
     """Round a scale above 0 up to a fraction that a policy may hold, by less than 1e-7 of it.
 
-    A scale of 1 or more becomes a decimal number, a smaller scale 1 divided by a decimal number. GuaranteeError if the
-    scale is too large.
+    A scale of 1 or more becomes a decimal number, a smaller one 1 over a decimal number. GuaranteeError: too large.
     """
     exact = Fraction(lower_bound)
     if exact > _MAX_PART:
