@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from fugu.contract.groups import GroupDocument
@@ -53,7 +54,8 @@ class ReleasePart(ReleaseSchedule, Part):
         note_refused = partial(loop.monitor.note, AlarmCode.RELEASE_REFUSED)
         ReleaseSchedule.__init__(self, open_site, progress, loop.link, loop.counters, refused=note_refused)
         self._shared = shared
-        self._sums = SumReleases(open_site.maker, open_site.audiences, {job.plan.name for job in open_site.jobs})
+        taken_names = chain.from_iterable(job.taken_names for job in open_site.jobs)
+        self._sums = SumReleases(open_site.maker, open_site.audiences, taken_names)
         for release_name, comparison in mechanism_notes(open_site.jobs).items():
             _log.info("release %s: %s", release_name, comparison)
         for release_name, reason in open_site.useless.items():

@@ -21,7 +21,6 @@ from fugu.contract.group_frames import (
     OpeningAnswer,
     OpeningRequest,
     Report,
-    SealedMasks,
     set_digest,
     signed_total,
     split_pages,
@@ -238,21 +237,22 @@ class Sums(Part):
         check_signed(envelope, "answer", bytes.fromhex(group.helper))
         if (answer.fleet, answer.group, group_name) != (group.fleet, group.name, group.name):
             raise RefusedError("an answer of another group", Reason.WINDOW_MISMATCH)
-        members, sealed_masks = answer.report_indices, self._sealed_masks(opening)
-        if sealed_masks is None:
+        members, set_reports = answer.report_indices, self._set_reports(opening)
+        if set_reports is None:
             raise RefusedError("an answer about a set that is here no more", Reason.WINDOW_MISMATCH)
         sums = unpack_numbers(answer.sums)
         if not answer.reason and not (
-            group.quorum <= len(members) and max(members) < len(sealed_masks) and len(sums) == group.sum_count
+            group.quorum <= len(members) and max(members) < len(set_reports) and len(sums) == group.sum_count
         ):
             raise RefusedError("an answer that is not about the set that was asked for", Reason.WINDOW_MISMATCH)
         self._answers[opening] = answer
         self.due = 0.0
 
-    def _sealed_masks(self, opening: Opening) -> list[SealedMasks] | None:
-        """Return the masks of an opening's set, in its order; `None` if a home has been erased since the request."""
-        sealed_masks = [report.sealed for report in self._store.sums.chosen(opening.document, opening.number)]
-        return sealed_masks if set_digest(opening.document, opening.number, sealed_masks) == opening.request else None
+    def _set_reports(self, opening: Opening) -> list[StoredReport] | None:
+        """Return the reports of an opening's set, in its order; `None` if a home has been erased since the request."""
+        set_reports = self._store.sums.chosen(opening.document, opening.number)
+        digest = set_digest(opening.document, opening.number, (report.sealed for report in set_reports))
+        return set_reports if digest == opening.request else None
 
     def _open_set(self, opening: Opening, group: GroupDocument, answer: OpeningAnswer) -> None:
         """Add up the shares of an answered set, and release the sums; without a sum, the window is lost."""
@@ -260,7 +260,9 @@ class Sums(Part):
             self._lose_window(opening, group, _NO_SUM_REASONS[answer.reason])
             return
         assert self._releasing is not None  # without releases no set is fixed
-        set_reports = self._store.sums.chosen(opening.document, opening.number)
+        if (set_reports := self._set_reports(opening)) is None:
+            self._lose_window(opening, group, _FORGOTTEN)
+            return
         members = [set_reports[i] for i in answer.report_indices]
         packed_shares = [answer.sums, *(report.parts for report in members)]
         totals = [signed_total(shares) for shares in zip(*map(unpack_numbers, packed_shares), strict=True)]
@@ -303,9 +305,10 @@ class Sums(Part):
             due_openings = (due for due in openings if self._next_asks[due] <= now and due.document in self._groups)
             if (opening := next(due_openings, None)) is None:
                 return
-            if (sealed_masks := self._sealed_masks(opening)) is None:
-                self._lose_window(opening, self._groups[opening.document], "a home of its set has been forgotten")
+            if (set_reports := self._set_reports(opening)) is None:
+                self._lose_window(opening, self._groups[opening.document], _FORGOTTEN)
                 return
+            sealed_masks = [report.sealed for report in set_reports]
             self._sending = _RequestPages(opening, split_pages(opening.document, opening.number, sealed_masks))
             self._next_asks[opening] = now + _AGAIN_SECONDS
         topic = topic_of("group_request", self._fleet, self._groups[self._sending.opening.document].name)
@@ -323,6 +326,7 @@ def _window(group: GroupDocument, window: int, members: Iterable[StoredReport]) 
     return SumWindow(group, window, [(member.sealed.device, member.version) for member in members])
 
 
+_FORGOTTEN = "a home of its set has been forgotten"
 _NO_SUM_REASONS: dict[NoSum, str] = {
     "too-few": "its helper has too few of these homes among its members",
     "key-gone": "its helper no longer has the key that opens it",

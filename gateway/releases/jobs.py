@@ -108,6 +108,11 @@ class Job(NamedTuple):
         return self.question.name
 
     @property
+    def taken_names(self) -> set[str]:
+        """The names that no sum of a group may have: the release's own, and that of its configuration."""
+        return {self.name, self.plan.name}
+
+    @property
     def epsilon(self) -> float:
         """The epsilon that the audience is promised; only for another audience than the site."""
         assert self.audience is not None
@@ -134,10 +139,10 @@ def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
     _check_groups(config, catalogue)
     jobs: list[Job] = []
     for plan in config.releases:
-        devices = catalogue.devices(plan.stream) if plan.devices == "all" else plan.devices
+        devices = _devices(plan, catalogue)
         if not devices:
             raise FuguError(f"release {plan.name}: no device has a stream {plan.stream}")
-        for group in [(device,) for device in devices] if plan.per_device else [tuple(devices)]:
+        for group in [(device,) for device in devices] if plan.per_device else [devices]:
             jobs.append(_job(plan, group, config, catalogue))
     if len({job.name for job in jobs}) != len(jobs):
         raise FuguError("two releases would have the same topic")
@@ -151,8 +156,14 @@ def _check_groups(config: ReleaseConfig, catalogue: Catalogue) -> None:
     for audience, terms in config.audiences.items():
         for group_name in set(terms.sums) - {group.name for group in groups}:
             raise FuguError(f"audience {audience}: no policy has a sum of a group {group_name}")
-    for name in {job.name for job in config.releases} & {name for group in groups for name in group.release_names}:
+    names = {plan.name for plan in config.releases}
+    names |= {plan.name_for(device) for plan in config.releases for device in _devices(plan, catalogue)}
+    for name in names & {name for group in groups for name in group.release_names}:
         raise FuguError(f"release {name} is called like the sums of a group: give it another name")
+
+
+def _devices(plan: ScheduledRelease, catalogue: Catalogue) -> tuple[str, ...]:
+    return catalogue.devices(plan.stream) if plan.devices == "all" else tuple(plan.devices)
 
 
 def _check_accounts(jobs: Iterable[Job]) -> None:

@@ -17,12 +17,14 @@ from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import sequence_name
 from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, pack_numbers
+from fugu.contract.groups import SharedWindow
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.timeline import Drawn
 from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError
+from gateway.estimates.catalogue import Catalogue
 from gateway.parts import Message
 from gateway.releases.allowance import joint_loss
 from gateway.releases.audit import TrustedPolicies, verify
@@ -37,8 +39,9 @@ from gateway.releases.sums import SumReleases
 from gateway.store.coverage import Span
 from gateway.store.engine import LedgerError
 from gateway.store.location import Server
-from tests.support.groups import HELPER, group, member_policy
+from tests.support.groups import HELPER, group, member_policy, signed
 from tests.support.opening import DOCUMENT, HOMES, Helper
+from tests.support.scenes import policy
 from tests.support.summing import ANSWER, DUE, NUMBER, WINDOW, Site, settled, take
 
 CLOCK_SET_BACK = [Span(0, 0, 59), Span(40, 60, 99)]
@@ -197,6 +200,20 @@ def test_a_release_that_is_called_like_a_sum_or_is_of_no_group_is_refused(tmp_pa
         site.releasing.sums = SumReleases(site.releasing.maker, {}, ["street"])  # its group came later
         assert settled(site, helper) == []
         assert "is called street as well" in site.lost[0][1]
+
+
+def test_a_release_of_each_device_may_not_be_called_like_a_block_of_a_sum(tmp_path: Path) -> None:
+    """Else the ledger would take its window for one of the block, and the sum would be lost without a word."""
+    blocks = {"zone": "UTC", "seconds": 21_600, "offsets": ((0, 0),)}
+    words: dict[str, Any] = {"name": "street", "stream": "hr", "query": "count", "states": ("level 1",), "length": 10}
+    releases = ReleaseConfig(releases=(ScheduledRelease(**words, audience="site", scale="1", per_device=True),))
+    catalogue = Catalogue("home")
+    catalogue.add(policy(device="0"))
+    (job,) = jobs(releases, catalogue)
+    assert (job.name, job.taken_names) == ("street-0", {"street", "street-0"})
+    catalogue.add(member_policy("home-0", SharedWindow.of(signed(group(blocks=blocks, length=86_400)))))
+    with pytest.raises(FuguError, match="release street-0 is called like the sums of a group"):
+        jobs(releases, catalogue)
 
 
 @pytest.mark.processes
@@ -399,6 +416,22 @@ def test_a_sum_without_a_home_that_was_forgotten_opens_nothing(site: Site, helpe
     site.seconds += 61.0
     assert site.round() == [], "the set without it is another one, and is never asked for"
     assert site.lost == [(DOCUMENT.name, "a home of its set has been forgotten")]
+
+
+@pytest.mark.parametrize("strangers", [(), (5,)])
+def test_a_home_that_is_forgotten_after_the_answer_came_leaves_no_sum(
+    site: Site, helper: Helper, strangers: tuple[int, ...]
+) -> None:
+    """Else the masks of some homes would be added to the parts of others."""
+    for place in strangers:
+        del helper.members[HOMES[place].name]
+    good = take(helper, settled(site, helper, 6))
+    site.sums.heard(Message(ANSWER, good))
+    site.store.sums.forget(HOMES[1].name)
+    site.round()
+    assert site.released() == []
+    assert site.lost == [(DOCUMENT.name, "a home of its set has been forgotten")]
+    assert site.store.sums.openings() == []
 
 
 def test_killed_between_ledger_and_store_it_is_released_once(site: Site, helper: Helper) -> None:
