@@ -83,7 +83,7 @@ class FleetPolicy:
         self._refused_count = 0
         self.refused: Counter[str] = Counter()
         self._retries: dict[str, tuple[float, bytes]] = {}
-        self._newest_refused = b""
+        self._unsettled: dict[str, bytes] = {}  # by topic: the newest refused policy and the newest stop
         # By topic: digest of the newest judged document, and why it was refused.
         self._answers: dict[str, tuple[bytes, str]] = {}
         self._last_status: PolicyStatus | None = None
@@ -191,13 +191,13 @@ class FleetPolicy:
         is_repeated = self._answers.get(topic) == (digest, reason)
         self._refused_count += kind != "policy" or not is_repeated
         self._newest_judgement = digest, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
-        if kind == "policy":
-            if not is_repeated:
-                NOTICES.warning("a policy is refused (%s): %s; what is in force stays", *self._newest_judgement[1:])
-            self._newest_refused = payload
+        if kind == "policy" and not is_repeated:
+            NOTICES.warning("a policy is refused (%s): %s; what is in force stays", *self._newest_judgement[1:])
+        if kind in ("policy", "stop"):
+            self._unsettled[topic] = payload
         if kind != "table":
             self._answers[topic] = digest, reason
-        if kind in ("policy", "root") and reason in _PASSING:
+        if kind in ("policy", "root", "stop") and reason in _PASSING:
             self._retries[topic] = time.monotonic() + RETRY_SECONDS, payload
         elif topic in self._retries and self._retries[topic][1] == payload:
             del self._retries[topic]
@@ -229,15 +229,16 @@ class FleetPolicy:
             self.trusted, self._stored_time = trust_state, stored_time
             if kind == "root":  # documents that its keys may have signed are judged again
                 self._answers = {name: judged for name, judged in self._answers.items() if name == self._policy_topic}
-            if kind == "root" and self._newest_refused:  # keys that were not known yet may have signed it
-                self._waiting.setdefault(self._policy_topic, self._newest_refused)
+                # Keys that were not known yet may have signed these, and a new root document forgets stops.
+                self._waiting |= {name: self._waiting.get(name, again) for name, again in self._unsettled.items()}
         self._answers[topic] = _digest(payload), ""
         self._is_far_ahead = self._is_far_ahead and kind not in ("time", "root")
-        if kind in ("policy", "root"):
-            self._retries.pop(topic, None)
+        self._retries.pop(topic, None)
+        if kind == "stop":
+            self._unsettled[topic] = payload
         if kind == "policy":
             self._newest_judgement = _digest(payload), "", ""
-            self._newest_refused = b""
+            self._unsettled.pop(topic, None)
             if answer["changes"]:
                 NOTICES.info("policy version %d is in force", self.trusted.version)
 

@@ -162,7 +162,7 @@ def test_no_path_of_the_device_leaves_it_with_a_refusal(
 
 
 @pytest.mark.parametrize("reason", ["judge", "config", "not_yet_valid"])
-@pytest.mark.parametrize("topic", [POLICY, ROOT])
+@pytest.mark.parametrize("topic", [POLICY, ROOT, STOP])
 def test_what_may_pass_is_tried_again(bench: Bench, topic: str, reason: str) -> None:
     good = accepted(3) if topic == POLICY else changing()
     assert bench.judge(topic, b"document", refusal(reason), good).reason == reason
@@ -301,6 +301,16 @@ def test_a_device_that_is_stopped_draws_nothing_until_a_newer_policy(bench: Benc
     assert bench.fleet.silence_code(time.time()) is StatusCode.STOPPED
     bench.judge(POLICY, b"four", {**changing(stopped=3, version=4), "plans": []})
     assert bench.fleet.silence_code(time.time()) is None
+
+
+def test_a_stop_that_comes_before_a_new_root_document_is_judged_again_under_it(bench: Bench) -> None:
+    """The broker sends it again at the next connection only: until then the device drew."""
+    for before in (stop(3, 3), refusal("wrong_role")):
+        bench.judge(POLICY, b"three", accepted(3))
+        bench.judge(STOP, b"stop", before)
+        bench.judge(ROOT, str(before).encode(), changing(version=3), stop(3, 3))
+        assert bench.asked[-1] == b"stop"
+        assert bench.fleet.silence_code(time.time()) is StatusCode.STOPPED
 
 
 def test_a_stop_outlives_a_restart(tmp_path: Path) -> None:
