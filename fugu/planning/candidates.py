@@ -379,26 +379,26 @@ def window_candidates(
         FuguError: no noise is enough.
     """
     release, candidates = problem.new_candidate("windows", chains, blocks=blocks), []
-    judge_shares = _judge_windows if blocks is None else _judge_profiles
+    judge = _judge_windows if blocks is None else _judge_profiles
     scale = release.scale
     assert scale is not None
     for length in lengths:
         window, seconds = replace(release, window_ticks=length), length * problem.readings.period
-        fit, choice = problem.shares(window, "fit"), problem.shares(window, "choose")
-        all_counts, all_truth = np.concatenate([fit.counts, choice.counts]), np.concatenate([fit.truth, choice.truth])
-        shares = fit._replace(counts=all_counts, truth=all_truth)
-        if not len(fit.counts) or (judging := judge_shares(problem, fit, choice, shares, seconds)) is None:
+        share_sets = problem.shares(window, "fit"), problem.shares(window, "choose")
+        counts, truth = (np.concatenate(columns) for columns in zip(*(part[:2] for part in share_sets), strict=True))
+        all_shares = share_sets[0]._replace(counts=counts, truth=truth)
+        if not len(share_sets[0].counts) or (judging := judge(problem, *share_sets, all_shares, seconds)) is None:
             continue
-        message = partial(_window_message, judging.name, length, shares.counts.shape[1])
+        message = partial(_window_message, judging.name, length, all_shares.counts.shape[1])
         for devices in sorted({1, problem.question.devices}):
             rng = np.random.default_rng(length)
-            _, noise_95 = group_error(scale, shares.length, devices)
+            _, noise_95 = group_error(scale, all_shares.length, devices)
             candidates.append(
                 replace(
                     window,
                     devices=devices,
                     expected_error=judging.shares.error(scale, devices, rng, max(RUNS, _ANSWERS // judging.draws)),
-                    error_95=min(1.0, noise_95 + float(shares.bias.max())),
+                    error_95=min(1.0, noise_95 + float(all_shares.bias.max())),
                     guess_error=judging.guess_error(devices, rng),
                     judged=judging.answers,
                     **traffic(seconds, seconds, message, devices),

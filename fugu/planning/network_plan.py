@@ -178,22 +178,22 @@ def _parse_secrets(secrets: Any, values: _Values) -> Secrets:
         secrets = list(values)
     if not isinstance(secrets, list | dict) or not secrets:
         raise PlanningError(f"secrets must be {_SECRETS}")
-    pairs_of = {}
+    secret_pairs = {}
     for name in secrets:
         if not isinstance(name, str) or name not in values:
             raise PlanningError(f"secrets: there is no variable {name!r:.60}")
-        names = values[name]
+        labels = values[name]
         if isinstance(secrets, list):
-            pairs_of[name] = tuple(combinations(range(len(names)), 2))
+            secret_pairs[name] = tuple(combinations(range(len(labels)), 2))
             continue
         pairs = secrets[name]
         if not isinstance(pairs, list) or not pairs:
             raise PlanningError(f"secrets must be {_SECRETS}")
         for pair in pairs:
-            if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1] or not all(x in names for x in pair):
-                raise PlanningError(f"secrets: {name!r:.60} needs pairs of two of its values {', '.join(names):.60}")
-        pairs_of[name] = tuple((names.index(a), names.index(b)) for a, b in pairs)
-    return pairs_of
+            if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1] or not all(x in labels for x in pair):
+                raise PlanningError(f"secrets: {name!r:.60} needs pairs of two of its values {', '.join(labels):.60}")
+        secret_pairs[name] = tuple((labels.index(a), labels.index(b)) for a, b in pairs)
+    return secret_pairs
 
 
 def _parse_number(value: Any, subject: str) -> Fraction:

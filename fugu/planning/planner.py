@@ -106,7 +106,7 @@ def make_plan(request: Request) -> StreamPlan:
             periods.append(option if every == request.every else _plan_option(request, every))
         except FuguError as error:
             periods.append(Refusal(every, str(error)))
-    return StreamPlan(request, option, tuple(periods), _better_option(option, periods), _unaware(request, option))
+    return StreamPlan(request, option, tuple(periods), _better_option(option, periods), _asked_utility(request, option))
 
 
 def _compared_periods(request: Request) -> list[int]:
@@ -141,7 +141,7 @@ def _plan_option(request: Request, every: int) -> Option:
     )
 
 
-def _unaware(request: Request, option: Option) -> Utility | None:
+def _asked_utility(request: Request, option: Option) -> Utility | None:
     """The utility of symbols if nobody could know a state between readings; `None` if the plan assumes just that."""
     guarantee = option.release.guarantee
     if guarantee.adversary == request.adversary:

@@ -28,7 +28,7 @@ from fugu.recordings.forms import read_table
 from fugu.recordings.options import ReadOptions, RowKind
 from fugu.recordings.rules import Evidence, raise_question, run_starts
 from fugu.recordings.table import Table, without_collection
-from fugu.recordings.ticks import Steps, has_few, row_kind_of, sort_distinct, steps_of, ticks_of
+from fugu.recordings.ticks import Steps, is_coarse, row_kind_of, sort_distinct, steps_of, ticks_of
 from fugu.recordings.values import Cells, Values, are_names, present_in, values_of
 
 if TYPE_CHECKING:
@@ -418,7 +418,7 @@ def kind_of_values(readings: Readings) -> Kind:
     present_readings = readings.values[readings.present]
     if not present_readings.size:
         raise FuguError(f"{readings.source}: no row has a reading in column {readings.column}")
-    if not readings.has_names and not has_few(present_readings):
+    if not readings.has_names and not is_coarse(present_readings):
         return "numbers"
     levels = np.unique([name.casefold() for name in {*present_readings}] if readings.has_names else present_readings)
     if len(levels) == 1:

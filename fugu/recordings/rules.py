@@ -15,7 +15,7 @@ import numpy as np
 
 from fugu.recordings.clock import ORDERS, UNITS, Clock
 from fugu.recordings.errors import Option, QuestionError
-from fugu.recordings.ticks import Steps, has_few
+from fugu.recordings.ticks import Steps, is_coarse
 from fugu.recordings.values import are_names
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _codes_question(evidence: Evidence) -> _Question | None:
     if evidence.numbers is None:
         return None
     readings = evidence.numbers[~np.isnan(evidence.numbers)]
-    if has_few(readings):
+    if is_coarse(readings):
         return None
     levels, level_counts = np.unique(readings, return_counts=True)
     codes, steps = [], np.diff(levels)
@@ -227,7 +227,7 @@ def _hold_question(evidence: Evidence) -> _Question | None:
     times, row_parts, is_up = evidence.times, evidence.row_parts, evidence.is_up
     if evidence.options.gap is not None or times is None or row_parts is None or is_up is None:
         return None
-    if evidence.kind == "samples" and evidence.numbers is not None and not has_few(evidence.numbers):
+    if evidence.kind == "samples" and evidence.numbers is not None and not is_coarse(evidence.numbers):
         run_firsts = run_starts(evidence.numbers, row_parts)
         times, row_parts, is_up = times[run_firsts], row_parts[run_firsts], is_up[run_firsts]
     elif evidence.kind != "changes":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fugu.chains.arrays import Bools, Floats, Ints
     from fugu.recordings.options import RowKind
 
-__all__ = ["Steps", "has_few", "look_at", "row_kind_of", "sort_distinct", "sort_rows", "steps_of", "ticks_of"]
+__all__ = ["Steps", "is_coarse", "look_at", "row_kind_of", "sort_distinct", "sort_rows", "steps_of", "ticks_of"]
 
 LONGEST_SILENCE = 10
 """Periods without a row after which a stretch ends."""
@@ -100,7 +100,7 @@ def steps_of(times: Floats, row_parts: Ints) -> Steps:
     return Steps(steps, np.flatnonzero(in_part) + 1, float(np.median(steps[steps > 0.0])))
 
 
-def has_few(values: NDArray[Any]) -> bool:
+def is_coarse(values: NDArray[Any]) -> bool:
     """Return whether an array has at most 8 different values."""
     return len(np.unique(values[:_LOOKED_AT])) <= _LEVELS and len(np.unique(values)) <= _LEVELS
 
@@ -120,7 +120,7 @@ def row_kind_of(
         return "changes", "their times are of changes"
     repeat_rate = float((np.diff(values) == 0).mean()) if len(values) > 1 else 1.0
     steady = float((np.abs(steps.seconds - steps.median) <= _WHOLE * steps.median).mean())
-    if changes is None and len(values) >= _FEWEST and repeat_rate < _REPEATS and steady < _STEADY and has_few(values):
+    if changes is None and len(values) >= _FEWEST and repeat_rate < _REPEATS and steady < _STEADY and is_coarse(values):
         return "changes", "no value comes twice in a row"
     if any(_explains(steps, column) for column in columns):
         return "events", "the step to each explains its reading"

@@ -50,7 +50,7 @@ def extended_epsilon(
     their (n,) drawn noises. The bound is for the adversary, and wrong with probability `level`.
     """
     chains = policy.chains
-    used_counts = [(definition, noise) for definition, noise in counts if not (symbols_heard and definition.symbols)]
+    used_counts = [count for count in counts if not (symbols_heard and count[0].of_symbols)]
     has_groups = any(len(definition.groups) > 1 or definition.terms > 1 for definition, _ in used_counts)
     if has_groups or not chains.is_tight(adversary):
         return None
@@ -58,7 +58,7 @@ def extended_epsilon(
     log_ratios, symbol_rate = np.zeros(2), 0.0
     for definition, noise in used_counts:
         scale = largest_scale(noise, count_level)
-        if definition.symbols:
+        if definition.of_symbols:
             symbol_rate += definition.overlap / scale
         else:
             log_ratios += definition.overlap / scale

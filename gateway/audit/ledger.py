@@ -192,9 +192,9 @@ def _raised_charge(
     a larger charge, leak over a change of allowance. The charge of later louder ticks is taken for all ticks, as no
     release waits for them. So is the charge of earlier louder ticks that are not known to be far enough away.
     """
-    max_charge = max(other.charge for other in group if other.after >= disclosure.after)
+    max_charge = max(other.charge for other in group if other.entry >= disclosure.entry)
     result = disclosure if max_charge == disclosure.charge else disclosure._replace(charge=max_charge, runs=())
-    louder_disclosures = [other for other in group if other.after < result.after and other.charge > result.charge]
+    louder_disclosures = [other for other in group if other.entry < result.entry and other.charge > result.charge]
     if not louder_disclosures:
         return result, False
     if result.mechanism == "chain" and history is not None and _is_far_enough(result, louder_disclosures, history):
@@ -202,11 +202,11 @@ def _raised_charge(
     return result._replace(charge=max(other.charge for other in louder_disclosures), runs=()), False
 
 
-def _is_far_enough(disclosure: Disclosure, louder: Sequence[Disclosure], history: Histories) -> bool:
-    if any(other.key.device != disclosure.key.device and (other.shifted or disclosure.shifted) for other in louder):
+def _is_far_enough(disclosure: Disclosure, others: Sequence[Disclosure], history: Histories) -> bool:
+    if any(other.key.device != disclosure.key.device and (other.clock_set or disclosure.clock_set) for other in others):
         return False  # nobody knows which tick numbers are simultaneous
-    excess = Fraction(max(other.charge for other in louder) - disclosure.charge, PER_NAT)
-    slack, last_louder = SLACK * Fraction(disclosure.promise.epsilon), max(other.last for other in louder)
+    excess = Fraction(max(other.charge for other in others) - disclosure.charge, PER_NAT)
+    slack, last_louder = SLACK * Fraction(disclosure.promise.epsilon), max(other.last for other in others)
     try:
         classes = classes_of(disclosure.chains)
     except ValueError:  # `verify` reports the allowance

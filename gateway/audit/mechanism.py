@@ -53,7 +53,7 @@ class Definition(NamedTuple):
     Attributes:
         kind: "window" of the device, "sum" over homes of which all others are known, or "release" of the gateway.
         name: the name of the window, sum or release.
-        groups: for each count the states that it counts, or symbols (if `symbols`); each count has noise of its own.
+        groups: for each count the states that it counts, or symbols (if `of_symbols`); each count has noise of its own.
         terms: the number of noises that are added to each count.
         consecutive: whether pairs of consecutive symbols z, z' are counted, as z m + z'.
         is_exclusive: whether the only window takes all of its audience's epsilon, and composes with nothing.
@@ -67,7 +67,7 @@ class Definition(NamedTuple):
     length: int
     stride: int
     groups: tuple[tuple[int, ...], ...]
-    symbols: bool
+    of_symbols: bool
     scale: Fraction
     terms: int = 1
     consecutive: bool = False
@@ -98,7 +98,7 @@ class Definition(NamedTuple):
 
     def window_count(self, name: str, first: int, members: tuple[int, ...]) -> Counted:
         """Return the count of `members` in the window that begins at tick `first`; `name` is that of its noise."""
-        symbols = self.source if self.symbols else None
+        symbols = self.source if self.of_symbols else None
         return Counted(name, first, self.length, members, symbols, self.scale, self.terms, self.consecutive)
 
     def windows(self, first_tick: int, last_tick: int) -> Iterator[tuple[int, int]]:
@@ -351,7 +351,7 @@ def mechanism_of(
 
 
 def _group_members(joint: JointStreams, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
-    if definition.symbols:
+    if definition.of_symbols:
         return group
     return tuple(x for x, state in enumerate(joint.shown_states[definition.source]) if state in group)
 
@@ -391,10 +391,10 @@ def _tick_ratios(
 ) -> tuple[Fraction, Fraction]:
     """Bound the likelihood ratios of all outputs that one tick of a stream changes, in the form for `ratio_loss`."""
     counts = [definition for definition in definitions if definition.source == index]
-    rate = sum((definition.rate for definition in counts if not definition.symbols), Fraction(0))
+    rate = sum((definition.rate for definition in counts if not definition.of_symbols), Fraction(0))
     if policy.table is not None and not symbols_heard:
         for definition in counts:
-            if definition.symbols:
+            if definition.of_symbols:
                 rate += definition.overlap * Fraction(charge(policy.table, float(definition.tick_loss)))
     ratios = tick_ratios(policy.table) if symbols_heard and policy.table is not None else (Fraction(1), Fraction(1))
     count_ratio = exp_up(rate)

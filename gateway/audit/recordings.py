@@ -66,7 +66,7 @@ def release_noise(
         if definition.part or frame.devices != 1 or window.size != frame.length or (window < 0).sum() != gaps:
             continue
         rule, labels = None, policy.discretiser.states
-        is_single_sum = frame.definition.is_single and definition.symbols
+        is_single_sum = frame.definition.is_single and definition.of_symbols
         if policy.table is not None and is_single_sum and {*frame.states} < {*labels}:
             rule = two_valued_weights(policy.table, tuple(map(labels.index, frame.states)))
         if rule is None or frame.observed == 0:

@@ -202,23 +202,24 @@ class Past:
         """Yield estimates of the first stretch and a short gap after it, at ticks first..last up to `newest_tick`."""
         from fugu.chains.inference import fixed_lag_marginals  # here, because a gateway looks back in frames only
 
-        head = stretches[0]
-        model, symbols, end, ticks = self._model_of(place, head), [head.symbols], head.last, len(head.symbols)
-        for stretch in stretches[1:]:
-            gap = stretch.first - end - 1
-            if self._model_of(place, stretch) is not model or stretch.shift != head.shift or gap >= max(self.lag, 1):
+        stretch = stretches[0]
+        model, symbols = self._model_of(place, stretch), [stretch.symbols]
+        end, ticks = stretch.last, len(stretch.symbols)
+        for later in stretches[1:]:
+            gap = later.first - end - 1
+            if self._model_of(place, later) is not model or later.shift != stretch.shift or gap >= max(self.lag, 1):
                 break
-            if end == head.last:
+            if end == stretch.last:
                 ticks += gap
-            symbols += [np.full(gap, -1, dtype=np.int64), stretch.symbols]
-            end = stretch.last
-            if end >= head.first + ticks - 1 + self.lag:
+            symbols += [np.full(gap, -1, dtype=np.int64), later.symbols]
+            end = later.last
+            if end >= stretch.first + ticks - 1 + self.lag:
                 break
-        low_index, stop = max(first - head.first, 0), min(min(last, newest_tick) - head.first + 1, ticks)
+        low_index, stop = max(first - stretch.first, 0), min(min(last, newest_tick) - stretch.first + 1, ticks)
         if low_index < stop:
-            inputs = np.concatenate(symbols)[: stop + self.lag], head.distribution, model.transition, model.emission
+            inputs = np.concatenate(symbols)[: stop + self.lag], stretch.distribution, model.transition, model.emission
             probabilities = stream_beliefs(model, fixed_lag_marginals(*inputs, self.lag)[low_index:stop])
-            yield TickProbabilities(head.version, head.first + low_index, head.shift, probabilities)
+            yield TickProbabilities(stretch.version, stretch.first + low_index, stretch.shift, probabilities)
 
     def _model_of(self, place: Place, stretch: _Stretch) -> Model:
         return self.bank.models[self.model_index(*place.device_and_stream, stretch.version)]

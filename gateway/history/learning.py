@@ -126,18 +126,18 @@ def e_step(sequences: Sequences, transition: Floats, initial: Floats) -> Expecte
     return ExpectedCounts(log_likelihood, first, moves)
 
 
-def _problems(part: Sequences, transition: Floats, initial: Floats) -> Iterator[Problem]:
-    """Yield the sequences as problems for the E step, in chunks of sequences of one table."""
-    rows = [likelihood_rows(emission) for emission in part.emissions]
+def _problems(group: Sequences, transition: Floats, initial: Floats) -> Iterator[Problem]:
+    """Yield problems of a group of sequences for the E step, each of a chunk of one table."""
+    rows = [likelihood_rows(emission) for emission in group.emissions]
     low = 0
-    while low < len(part.tables):
-        limit = int(np.searchsorted(part.starts, part.starts[low] + _CHUNK, side="right")) - 1
-        table_changes = np.flatnonzero(part.tables[low:limit] != part.tables[low])
+    while low < len(group.tables):
+        limit = int(np.searchsorted(group.starts, group.starts[low] + _CHUNK, side="right")) - 1
+        table_changes = np.flatnonzero(group.tables[low:limit] != group.tables[low])
         high = max(low + int(table_changes[0]) if len(table_changes) else limit, low + 1)
-        begin, end = part.starts[low], part.starts[high]
+        begin, end = group.starts[low], group.starts[high]
         distributions = np.ascontiguousarray(np.broadcast_to(initial, (high - low, len(initial))))
-        symbols = part.symbols[begin:end].astype(np.int64)
-        yield Problem(symbols, part.starts[low : high + 1] - begin, distributions, transition, rows[part.tables[low]])
+        symbols = group.symbols[begin:end].astype(np.int64)
+        yield Problem(symbols, group.starts[low : high + 1] - begin, distributions, transition, rows[group.tables[low]])
         low = high
 
 
@@ -352,15 +352,15 @@ def _stretch_deviations(tasks: Tasks, groups: list[Any], chains: _Chains, initia
         streams = streams[pair_starts]
 
 
-def _scores(part: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, Ints, Ints]:
+def _scores(group: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, Ints, Ints]:
     """Return for each sequence the log-likelihood's gradient at its stream's chain, its ticks, and its stream."""
     gradients = []
-    for i, stream in enumerate(part.streams.tolist()):
+    for i, stream in enumerate(group.streams.tolist()):
         chain = chains.of(stream)
-        gradients.append(_gradient(chain, e_step(part.take([i]), chain, initial).moves))
-    ticks = np.add.reduceat(part.symbols >= 0, part.starts[:-1], dtype=np.int64) if gradients else np.empty(0, np.int64)
+        gradients.append(_gradient(chain, e_step(group.take([i]), chain, initial).moves))
+    ticks = np.add.reduceat(group.symbols >= 0, group.starts[:-1], dtype=np.int64)
     dimension = len(chains.common_chain) * (len(chains.common_chain) - 1)
-    return np.array(gradients).reshape(-1, dimension), ticks, part.streams
+    return np.array(gradients).reshape(-1, dimension), ticks, group.streams
 
 
 def _learned_model(

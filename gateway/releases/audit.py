@@ -353,8 +353,8 @@ class Disclosure(NamedTuple):
         runs: all charges of the account; empty if anything else counts. That is a base, another stream, another
             allowance under which something was told, or a clock that was set.
         first, last: first and last tick of all releases while the allowance was in force.
-        after: the number of the entry after which the allowance was in force.
-        shifted: whether the device's clock was ever set.
+        entry: the number of the entry after which the allowance was in force.
+        clock_set: whether the device's clock was ever set.
     """
 
     key: AccountKey
@@ -368,8 +368,8 @@ class Disclosure(NamedTuple):
     runs: tuple[ChargedTicks, ...]
     first: int = -1
     last: int = -1
-    after: int = 0
-    shifted: bool = False
+    entry: int = 0
+    clock_set: bool = False
 
 
 class Audit(NamedTuple):
@@ -388,7 +388,7 @@ class _Account:
     allowance: int = 0
     base: int = 0
     exclusive_entry: int = 0
-    shifted: bool = False
+    clock_set: bool = False
     linked_streams: frozenset[Stream] = frozenset()
     moves_together: bool = False
     runs: list[ChargedTicks] = field(default_factory=list)
@@ -422,8 +422,10 @@ class _Account:
 
     def history(self) -> list[Disclosure]:
         """List a disclosure for each allowance that had releases; `runs` are set if nothing else counts."""
-        disclosures = [version._replace(shifted=self.shifted) for version in self.disclosures if version.charge >= 0]
-        if len(disclosures) == 1 and not (disclosures[0].base or self.moves_together or self.shifted):
+        disclosures = [
+            version._replace(clock_set=self.clock_set) for version in self.disclosures if version.charge >= 0
+        ]
+        if len(disclosures) == 1 and not (disclosures[0].base or self.moves_together or self.clock_set):
             return [disclosures[0]._replace(runs=tuple(self.runs))]
         return disclosures
 
@@ -529,7 +531,7 @@ class _Replay:
         elif not account.base:
             yield "its device releases no windows"
         account.exclusive_entry = number if entry["exclusive"] else account.exclusive_entry
-        account.shifted |= device_charge > 0 and shift != 0
+        account.clock_set |= device_charge > 0 and shift != 0
         account.moves_together |= len(accounts) > 1
         runs = [run for member in accounts for run in _charges_at(member, first, last, shift, account.key.device)]
         tick_charge = peak(runs) + account.base
@@ -560,7 +562,7 @@ class _Replay:
             account.linked_streams = charged_streams(chains, account.key.device)
             promise = Promise(epsilon, adversary, seconds)
             account.disclosures.append(
-                Disclosure(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), after=entry_number)
+                Disclosure(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), entry=entry_number)
             )
             problem = allowance_problem(allowance, mechanism, promise, period_us, chains)
             if mechanism != account.mechanism:
@@ -582,7 +584,7 @@ class _Replay:
             contradictions = {
                 "its charges are not those of its entries": stored_runs.pop(account_number, []) != account.runs,
                 "its allowance is not the last one recorded": (allowance, base) != (account.allowance, account.base),
-                "whether its device's clock was set is not what its entries say": bool(shifted) != account.shifted,
+                "whether its device's clock was set is not what its entries say": bool(shifted) != account.clock_set,
                 "its exclusive release is not that of its entries": exclusive_entry != account.exclusive_entry,
             }
             self.problems += [f"{account.key}: {problem}" for problem, is_wrong in contradictions.items() if is_wrong]
@@ -620,4 +622,4 @@ def _charges_at(account: _Account, first: int, last: int, shift: int, device: st
     """List an account's charges at a device's ticks first..last; `other_charges` gives those of another device."""
     if account.key.device == device:
         return clip(account.runs[account.slice_near(first, last)], first, last)
-    return other_charges(account.runs, first, last, None if account.shifted else shift)
+    return other_charges(account.runs, first, last, None if account.clock_set else shift)

@@ -86,8 +86,8 @@ class Job(NamedTuple):
 
     Attributes:
         audience: the audience's promise; `None` for the site, which has none of its own.
-        useful: whether the planner found a share of each device worth knowing, and the query is for shares.
-        compared: the allowance of a tick by each mechanism, if the one with the least noise was chosen; else empty.
+        is_useful: whether the planner found a share of each device worth knowing, and the query is for shares.
+        allowances: the allowance of a tick by each mechanism, if the one with the least noise was chosen; else empty.
         helper: of a sum of homes, the digits of its helper.
         honest: of a sum of homes, how many honest homes its promise needs.
     """
@@ -97,8 +97,8 @@ class Job(NamedTuple):
     audience: Audience | None
     topic: str
     clock: Clock
-    useful: bool
-    compared: tuple[tuple[Mechanism, int], ...] = ()
+    is_useful: bool
+    allowances: tuple[tuple[Mechanism, int], ...] = ()
     helper: str = ""
     honest: int = 0
 
@@ -231,8 +231,8 @@ def _job(plan: ScheduledRelease, devices: tuple[str, ...], config: ReleaseConfig
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
         *(windows, silent, plan.chains),
     )
-    compared = tuple(tick_allowances.items()) if plan.mechanism == "auto" else ()
-    job = Job(plan, question, audience, topic, clock, is_useful, compared)
+    allowances = tuple(tick_allowances.items()) if plan.mechanism == "auto" else ()
+    job = Job(plan, question, audience, topic, clock, is_useful, allowances)
     if mechanism in ALONE:
         _check_alone(job, catalogue)
     return job

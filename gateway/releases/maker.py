@@ -541,7 +541,7 @@ def content_of(job: Job, release: Release, promise: tuple[Audience, int], inputs
         entry=number,
         time=wall_time(job.clock, release.first + job.plan.length),
         since=wall_time(job.clock, release.first),
-        useful=job.useful,
+        useful=job.is_useful,
         helper=job.helper,
         honest=job.honest,
     )

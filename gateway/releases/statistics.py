@@ -308,11 +308,11 @@ def _farthest_truth(centre: float, end: float, error: Callable[[float], float]) 
     """
     if abs(centre - end) <= error(end):
         return end
-    inside, outside = centre, end
-    while abs(outside - inside) > _CLOSE * max(abs(end - centre), 1.0):
-        middle = (inside + outside) / 2.0
-        inside, outside = (middle, outside) if abs(centre - middle) <= error(middle) else (inside, middle)
-    return outside
+    near, far = centre, end
+    while abs(far - near) > _CLOSE * max(abs(end - centre), 1.0):
+        middle = (near + far) / 2.0
+        near, far = (middle, far) if abs(centre - middle) <= error(middle) else (near, middle)
+    return far
 
 
 def _plausible_counts(counts: Floats, ticks: int) -> Floats:

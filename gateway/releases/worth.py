@@ -55,7 +55,7 @@ class Worth(NamedTuple):
     guess: float
 
     @property
-    def useful(self) -> bool:
+    def is_useful(self) -> bool:
         """Tell whether the release is at least twice as good as the guess."""
         return _TIMES_BETTER * self.error <= self.guess
 
@@ -74,7 +74,7 @@ def useless_releases(jobs: Iterable[Job], grants: Iterable[Allowance], catalogue
             continue
         seen_inputs.add(inputs)
         worth = worth_of(job, kinds, budget, job.plan.length)
-        if worth is not None and not worth.useful:
+        if worth is not None and not worth.is_useful:
             ticks = kinds.total() * worth.length
             reasons[job.plan.name] = (
                 f"off by {_tick_text(worth.error)} of {ticks:,} ticks, always saying the same by "
@@ -87,11 +87,11 @@ def mechanism_notes(jobs: Iterable[Job]) -> dict[str, str]:
     """Describe each release with mechanism "auto", by name: the mechanism chosen, and the noise of each."""
     notes = {}
     for job in jobs:
-        scales = [f"{1.0 / nats(allowance):.4g} by {mechanism}" for mechanism, allowance in job.compared if allowance]
+        scales = [f"{1.0 / nats(allowance):.4g} by {mechanism}" for mechanism, allowance in job.allowances if allowance]
         if len(scales) > 1:
             needs = f"a count of the device's own needs noise of scale {', '.join(scales)}"
             notes[job.plan.name] = f"mechanism {job.question.mechanism}: {needs}"
-        elif job.compared:
+        elif job.allowances:
             reason = "quilts cover the ignorant adversary and single ticks alone, or have no bound here"
             notes[job.plan.name] = f"mechanism {job.question.mechanism}: {reason}"
     return notes
@@ -117,12 +117,14 @@ def worth_of(job: Job, kinds: Counter[_DeviceKind], budget: int, length: int) ->
     lone_ticks, paired_ticks = Counter[NoiseTable](), Counter[NoiseTable]()  # with symbols only, and windows, too
     try:
         for kind, device_count in kinds.items():
-            windows = _window_variances(job, kind, length)
-            symbols = None if kind.table is None else symbols_variances(query, {kind.table: length}, None)
-            if windows is not None and (symbols is None or (source == "best" and windows.sum() <= symbols.sum())):
-                variances += device_count * windows
-            elif kind.table is not None and windows is not None and source == "both":
-                paired_variances += device_count * windows
+            window_variances = _window_variances(job, kind, length)
+            symbol_variances = None if kind.table is None else symbols_variances(query, {kind.table: length}, None)
+            if window_variances is not None and (
+                symbol_variances is None or (source == "best" and window_variances.sum() <= symbol_variances.sum())
+            ):
+                variances += device_count * window_variances
+            elif kind.table is not None and window_variances is not None and source == "both":
+                paired_variances += device_count * window_variances
                 paired_ticks[kind.table] += device_count * length
             elif kind.table is not None:
                 lone_ticks[kind.table] += device_count * length
@@ -201,7 +203,7 @@ def _useful_alternatives(job: Job, kinds: Counter[_DeviceKind], budget: int) -> 
     """Name the shortest useful windows, of the release and of windows that devices count themselves."""
     lengths = [job.plan.length << doublings for doublings in range(_DOUBLINGS)]
     worths = [worth for length in lengths if (worth := worth_of(job, kinds, budget, length)) is not None]
-    useful_worths = [worth for worth in worths if worth.useful][:1]
+    useful_worths = [worth for worth in worths if worth.is_useful][:1]
     ways = [f"windows of {worth.length:,} ticks (off by {_tick_text(worth.error)})" for worth in useful_worths]
     if not job.question.windows and job.question.mechanism not in ALONE and budget:
         scale = Fraction(job.question.query.definition.sensitivity) / Fraction(nats(budget))
@@ -210,6 +212,6 @@ def _useful_alternatives(job: Job, kinds: Counter[_DeviceKind], budget: int) -> 
         ways += [
             f"windows of {window.length:,} ticks that devices count, with noise of scale {float(scale):.4g} (off by "
             f"{_tick_text(error)}; fugu plan window)"
-            for window in [worth for worth in counts if worth.useful][:1]
+            for window in [worth for worth in counts if worth.is_useful][:1]
         ]
     return f"useful are {', or '.join(ways)}" if ways else "no length of its windows is: raise epsilon, or count more"

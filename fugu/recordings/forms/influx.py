@@ -125,18 +125,18 @@ def _series_tags(series_text: str) -> dict[str, str]:
     return {"measurement": _plain(match[1] if match else "")} | {_plain(key): _plain(value) for key, value in tags}
 
 
-def _field_columns(texts: Sequence[str]) -> dict[str, Sequence[str]]:
+def _field_columns(lines: Sequence[str]) -> dict[str, Sequence[str]]:
     """Return the values of fields by name, with a value for each line; lines with equal fields are split together."""
-    names = [field.partition("=")[0] for field in texts[0].split(",")]
-    pieces = ",".join(texts).split(",")
+    names = [field.partition("=")[0] for field in lines[0].split(",")]
+    pieces = ",".join(lines).split(",")
     columns = [pieces[column :: len(names)] for column in range(len(names))]
-    is_uniform = len(pieces) == len(names) * len(texts) and not any('"' in text or "\\" in text for text in texts)
+    is_uniform = len(pieces) == len(names) * len(lines) and not any('"' in text or "\\" in text for text in lines)
     if is_uniform and all(
         cell.startswith(f"{name}=") for name, cells in zip(names, columns, strict=True) for cell in cells
     ):
         named_columns = zip(names, columns, strict=True)
         return {name: _texts_of_field([cell[len(name) + 1 :] for cell in cells]) for name, cells in named_columns}
-    line_fields = [{_plain(key): value for key, value in _PART.findall(text)} for text in texts]
+    line_fields = [{_plain(key): value for key, value in _PART.findall(text)} for text in lines]
     return {name: _texts_of_field([fields.get(name, "") for fields in line_fields]) for name in names_of(line_fields)}
 
 

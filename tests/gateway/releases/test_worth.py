@@ -109,7 +109,7 @@ def test_what_is_said_of_a_release_that_is_not_useful_is_useful(tmp_path: Path) 
     )
     (job,) = jobs(plan, catalogue((alone,)))
     worth = worth_of(job, count_kinds(job, catalogue((alone,))), 0, 51_200)
-    assert worth.useful
+    assert worth.is_useful
     assert worth.error == pytest.approx(389.1, abs=0.1)
 
 

@@ -264,19 +264,19 @@ def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None) -> Fr
     """
     if adversary == "universal":
         raise NotRecomputed("known chains with impossible steps, and the universal adversary")
-    future = [[Fraction(p) / sum(Fraction(s) for s in row) for p in row] for row in chain]
-    distribution = stationary(future)
-    recurrent = [x for x in range(len(distribution)) if distribution[x]]
-    if len(recurrent) < len(distribution):  # a chain that has run for ever is in a recurrent state
+    steps = [[Fraction(p) / sum(Fraction(s) for s in row) for p in row] for row in chain]
+    distribution = stationary(steps)
+    states = [x for x in range(len(distribution)) if distribution[x]]
+    if len(states) < len(distribution):  # a chain that has run for ever is in a recurrent state
         if start is not None:
             raise NotRecomputed("a start in states that are never returned to")
-        inner_chain, inner_tick = ([[matrix[x][y] for y in recurrent] for x in recurrent] for matrix in (future, tick))
+        inner_chain, inner_tick = ([[matrix[x][y] for y in states] for x in states] for matrix in (steps, tick))
         return known_loss(inner_chain, inner_tick, adversary)
-    past = [[distribution[y] * future[y][x] / distribution[x] for y in recurrent] for x in recurrent]
+    back_steps = [[distribution[y] * steps[y][x] / distribution[x] for y in states] for x in states]
     if start not in (None, "any"):  # the density relative to the stationary distribution, scaled to at most 1
         density = [Fraction(p) / q for p, q in zip(start, distribution, strict=True)]
         start = [ceil_of(value / max(density)) for value in density]
-    directions = ((Kernel(future), None), (Kernel(past), start))
+    directions = ((Kernel(steps), None), (Kernel(back_steps), start))
     return _secrets_loss(
         tick, *(_leakage(kernel, tick, kernel_start, adversary == "informed") for kernel, kernel_start in directions)
     )
