@@ -75,9 +75,8 @@ def _autocorrelation_time(series: Floats) -> float:
     n = series.size
     centred = series - series.mean()
     transform_size = 1 << (2 * n - 1).bit_length()
-    covariance = np.fft.irfft(np.abs(np.fft.rfft(centred, transform_size)) ** 2, transform_size)[
-        : 2 * (n // FEWEST_BLOCKS)
-    ]
+    power = np.abs(np.fft.rfft(centred, transform_size)) ** 2
+    covariance = np.fft.irfft(power, transform_size)[: 2 * (n // FEWEST_BLOCKS)]
     if not covariance[0] > 0.0:
         return 1.0
     pair_sums = covariance.reshape(-1, 2).sum(axis=1) / covariance[0]

@@ -224,9 +224,8 @@ def _level_models(outputs: CountOutputs, counts: Ints, share_grid: Floats) -> It
     length, noise_var, size = outputs.length, 2 * float(outputs.scale) ** 2, share_grid.size
     for spread in _SPREADS:
         variance = spread * length * share_grid * (1 - share_grid) + noise_var
-        symbols, table, log_factor = _table(
-            -((counts[:, None] - length * share_grid) ** 2) / (2 * variance) - np.log(variance) / 2
-        )
+        deviations = counts[:, None] - length * share_grid
+        symbols, table, log_factor = _table(-(deviations**2) / (2 * variance) - np.log(variance) / 2)
         for step in _LEVEL_STEPS:
             step_weights = np.exp(-((share_grid[:, None] - share_grid) ** 2) / (2 * step**2)) + 1e-4
             model = (symbols, np.full(size, 1 / size), step_weights / step_weights.sum(axis=1, keepdims=True), table)

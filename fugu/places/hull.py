@@ -295,9 +295,7 @@ class Hull(NamedTuple):
         """The length, area or volume of K in its d-dimensional space, exactly; 0 if its rank is lower."""
         if self.rank < self.dimensions:
             return Fraction(0)
-        return Fraction(
-            sum(weight for _, weight in self.simplices()), math.factorial(self.rank) * self.scale**self.rank
-        )
+        return Fraction(sum(size for _, size in self.simplices()), math.factorial(self.rank) * self.scale**self.rank)
 
     def simplices(self) -> Iterator[tuple[tuple[tuple[int, ...], ...], int]]:
         """Cut a hull of rank at least 1 into simplices with a corner at 0.

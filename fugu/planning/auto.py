@@ -246,9 +246,7 @@ def _outcome(problem: Problem, chains: CoveringChains | None, choice: _Choice) -
     leader, rivals, reasons = choice
     example = None
     recommended = no_candidate(problem.states.discretiser, chains, problem.question)
-    candidates = tuple(
-        replace(candidate, held_back_error=problem.score(candidate, "test", RUNS)) for candidate in rivals
-    )
+    candidates = tuple(replace(rival, held_back_error=problem.score(rival, "test", RUNS)) for rival in rivals)
     if leader is not None:
         winner, failures = _judge(problem, leader)
         reasons += failures

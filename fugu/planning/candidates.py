@@ -566,9 +566,8 @@ def assess_shares(
     all_errors = np.concatenate(errors).ravel()
     guess = guess_error(truths[0], np.concatenate(truths), 1, rng)
     # The quantile of many simulated answers is nearly exact; half a per cent more covers its error.
-    return Assessment(
-        float(errors[1].mean()), float(np.quantile(all_errors, _CONFIDENCE + 0.005)), guess, sum(map(len, truths))
-    )
+    error_95 = float(np.quantile(all_errors, _CONFIDENCE + 0.005))
+    return Assessment(float(errors[1].mean()), error_95, guess, sum(map(len, truths)))
 
 
 def _wrong_estimates(

@@ -118,9 +118,8 @@ def profile_shares(cut: Cut, blocks: DayBlocks, block_of_tick: Ints, counted: Se
     block_shares = true_shares(codes, cut.segments, length, [(block,) for block in range(block_count)])
     block_pairs = [(block, block_count + block) for block in range(block_count)]
     ticks_with_state = true_shares(codes, cut.segments, length, block_pairs).counts
-    return block_shares._replace(
-        truth=block_shares.counts / np.maximum(ticks_with_state, 1), length=block_ticks(blocks, length)
-    )
+    truth = block_shares.counts / np.maximum(ticks_with_state, 1)
+    return block_shares._replace(truth=truth, length=block_ticks(blocks, length))
 
 
 def block_ticks(blocks: DayBlocks, length: int) -> int:

@@ -253,9 +253,8 @@ def releases_of(
         scale = float(Fraction(window.scale))
         releases.append(Release(f"{window.kind} {window.name}", scale, windows_bound.epsilon(1), window_counts))
         if symbols is not None and (redrawn_counts := draw_counts(window)) is not None:
-            releases.append(
-                Release(f"symbols, {window.name}", scale, tick_epsilon, replace(redrawn_counts, symbol_outputs=symbols))
-            )
+            both_outputs = replace(redrawn_counts, symbol_outputs=symbols)
+            releases.append(Release(f"symbols, {window.name}", scale, tick_epsilon, both_outputs))
     return releases
 
 
@@ -373,9 +372,7 @@ def stretch_trial(
     scored_stretches = max((stretch_attack.scored for stretch_attack in attacks), default=0)
     if scored_stretches < FEWEST:
         return trial._replace(why=f"too short: {scored_stretches} stretches could be scored, and it takes {FEWEST}")
-    return trial._replace(
-        attacks=tuple(stretch_attack for stretch_attack in attacks if stretch_attack.scored >= FEWEST)
-    )
+    return trial._replace(attacks=tuple(result for result in attacks if result.scored >= FEWEST))
 
 
 def unknown_ticks(policy: Policy, max_distance: int) -> int:

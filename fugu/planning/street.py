@@ -307,9 +307,7 @@ def _size_errors(
 ) -> Size:
     """Find the errors of sums over `home_count` homes, a fifth of them away, as means over several draws of homes."""
     turnout = max(1, round((1.0 - _AWAY_SHARE) * home_count))
-    dates = sorted(
-        {day for home_days in date_days for day in home_days} or {day for home in homes for day, _ in home.days}
-    )
+    dates = sorted({day for days in date_days for day in days} or {day for home in homes for day, _ in home.days})
     dates = dates if len(dates) <= _MOST_DATES else sorted(dates[i] for i in rng.permutation(len(dates))[:_MOST_DATES])
     is_workday = np.array([_is_workday(day) for day in dates])
     averages_of = partial(_date_averages, date_days) if date_days else partial(_kind_averages, homes)

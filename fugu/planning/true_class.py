@@ -140,9 +140,8 @@ def attack_model(
         if chains.states > 2:
             return (symbol_outputs,)
         scale = policy_scale(count_scale(chains, epsilon))
-        return symbol_outputs, release_counts(
-            states, segments, min(_WINDOW_TICKS, states.size // 20), scale, ((1,),), generator, k=2
-        )
+        window_ticks = min(_WINDOW_TICKS, states.size // 20)
+        return symbol_outputs, release_counts(states, segments, window_ticks, scale, ((1,),), generator, k=2)
 
     def draw_joint(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         rate = ChainAccountant(chains).allowance(epsilon, "universal") / len(model.streams)

@@ -183,10 +183,8 @@ def window_shares(windows: Sequence[WantedWindow], symbols_share: float) -> list
         raise PlanningError(
             f"the shares add up to {1.0 - free_share:g}: {free_share:g} of what epsilon allows would go unused"
         )
-    return [
-        free_share * weights[window.name] / sum(weights.values()) if window.share is None else window.share
-        for window in windows
-    ]
+    total = sum(weights.values())
+    return [free_share * weights[window.name] / total if window.share is None else window.share for window in windows]
 
 
 def _scaled_windows(

@@ -183,9 +183,7 @@ def _is_day(cell: str) -> bool:
 
 def _other_column(table: Table, name: str, test: Callable[[str], object]) -> str | None:
     """Return the name of another column whose cells pass a test; None without one."""
-    return next(
-        (candidate for candidate, cells in table.columns.items() if candidate != name and _all_pass(cells, test)), None
-    )
+    return next((other for other, cells in table.columns.items() if other != name and _all_pass(cells, test)), None)
 
 
 def _date_and_time(table: Table, day: str, time: str, unit: str | None, times: Sequence[str], sep: str) -> TimeCells:

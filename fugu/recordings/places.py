@@ -98,9 +98,8 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
     for row in np.flatnonzero(np.isnan(moments)).tolist():
         if time_cells is not None and not (is_absent[row] and is_missing(time_cells.cells[row])):
             raise time_error(table, time_cells, row)
-    places = np.stack(
-        [_degrees(table, name, limit, is_absent) for name, limit in zip(degree_columns, (90.0, 180.0), strict=True)]
-    )
+    limits = zip(degree_columns, (90.0, 180.0), strict=True)
+    places = np.stack([_degrees(table, name, limit, is_absent) for name, limit in limits])
     if is_absent.all():
         raise FuguError(f"{table.file}: no row has a place")
     if np.nanmax(places[1]) - np.nanmin(places[1]) > 180.0:  # cells side by side would be the world apart
@@ -148,11 +147,7 @@ def _time_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str
 
 
 def _degrees(table: Table, name: str, limit: float, is_absent: Bools) -> Floats:
-    """Read the degrees of a column, (n,), NaN in rows without a place.
-
-    Raises:
-        FuguError: a cell is no number within -limit..limit.
-    """
+    """Read a column's degrees, NaN in rows without a place. FuguError: a cell is no number within -limit..limit."""
     values = np.where(is_absent, np.nan, floats(table.columns[name]))
     bad_rows = np.flatnonzero(~is_absent & ~(np.abs(values) <= limit))
     if bad_rows.size:

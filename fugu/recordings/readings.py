@@ -365,11 +365,7 @@ def _numbers_of(cells: Sequence[str]) -> Floats | None:
 
 
 def _rows_by_time(clock: Clock, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
-    """Return the indices of rows by time, without rows of a clock that was not set, and notes.
-
-    Raises:
-        FuguError: the clock was never set.
-    """
+    """Return the indices of rows by time, without rows of an unset clock, and notes. FuguError: it was never set."""
     usable_rows, notes = np.arange(len(row_parts), dtype=np.int64), list[str]()
     if clock.dated:
         is_unset = clock.times < LEAST_DATED
@@ -410,11 +406,7 @@ def _only_series_name(table: Table) -> str | None:
 
 
 def kind_of_values(readings: Readings) -> Kind:
-    """Return the kind of readings.
-
-    Raises:
-        FuguError: there are no readings, or they never change.
-    """
+    """Return the kind of readings. FuguError: there are no readings, or they never change."""
     present_readings = readings.values[readings.present]
     if not present_readings.size:
         raise FuguError(f"{readings.source}: no row has a reading in column {readings.column}")

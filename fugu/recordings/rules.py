@@ -276,11 +276,7 @@ SILENT = tuple(name for name in RULES if name not in ("dates", "rows"))
 
 
 def raise_question(evidence: Evidence) -> None:
-    """Apply the rules in order.
-
-    Raises:
-        QuestionError: a rule asks; it is the first question.
-    """
+    """Apply the rules in order. QuestionError: a rule asks; it is the first question."""
     for name, rule in RULES.items():
         if name in evidence.options.as_it_is and name in SILENT:
             continue

@@ -74,11 +74,7 @@ class Recording(NamedTuple):
         return fields | {"kind": self.readings.kind, "ticks": ticks, "missing_share": share}
 
     def to_csv(self) -> str:
-        """Return the text of a plain CSV file, as `plain_csv` does.
-
-        Raises:
-            FuguError: the recording holds places.
-        """
+        """Return the text of a plain CSV file, as `plain_csv` does. FuguError: the recording holds places."""
         if self.readings is None:
             raise FuguError(f"{self.source} holds places: no plain file is made of them")
         return plain_csv(self.readings)

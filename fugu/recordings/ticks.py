@@ -86,11 +86,7 @@ def sort_rows(times: Floats, row_parts: Ints) -> tuple[Ints, tuple[str, ...]]:
 
 
 def steps_of(times: Floats, row_parts: Ints) -> Steps:
-    """Return the steps of time between rows, which are in order.
-
-    Raises:
-        FuguError: no two rows have different times.
-    """
+    """Return the steps of time between rows, which are in order. FuguError: no two rows have different times."""
     in_part = np.diff(row_parts) == 0
     steps = np.diff(times)[in_part]
     if len(times) == 1:

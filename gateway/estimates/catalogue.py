@@ -217,9 +217,8 @@ class Catalogue:
         for name in stream_names:
             other_device, _, other_stream = name.partition("/")
             other_history = history_of(other_device, other_stream) if self.owns(other_device) else None
-            related_streams.append(
-                RelatedStream(name, other_history, tuple(self.policies_of(other_device, other_stream).values()))
-            )
+            versions = tuple(self.policies_of(other_device, other_stream).values())
+            related_streams.append(RelatedStream(name, other_history, versions))
         return tuple(related_streams)
 
     def moving_devices(self, device: str) -> set[str]:

@@ -294,9 +294,8 @@ class Points(Kind[MeasureFrame]):
         """Return the tick of the belief that a frame's estimates begin from, -1 for the stream's beginning."""
         previous = self._frames.before(place.number, frame.first)
         search_from = frame.first if previous is None else previous.frame.last - self._lag + 1
-        first_tick = min(
-            (frame.first for frame in self._frames.holding(place.number, search_from, frame.first)), default=frame.first
-        )
+        frames = self._frames.holding(place.number, search_from, frame.first)
+        first_tick = min((earlier.first for earlier in frames), default=frame.first)
         previous = self._frames.before(place.number, first_tick)
         return -1 if previous is None else previous.frame.last
 

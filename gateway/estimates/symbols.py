@@ -142,11 +142,8 @@ class Symbols(Kind[SymbolFrame]):
             return next(iter(new_frames), None)
         is_alike = len({(other.policy_version, other.bits, other.shift) for other in frames}) == 1
         is_complete = frames[-1].last - frames[0].first + 1 == sum(len(other.symbols) for other in frames)
-        return (
-            replace(frames[0], symbols=b"".join(other.symbols for other in frames))
-            if is_alike and is_complete
-            else frames[0]
-        )
+        symbols = b"".join(other.symbols for other in frames)
+        return replace(frames[0], symbols=symbols) if is_alike and is_complete else frames[0]
 
     def add(self, place: Place, frame: SymbolFrame, counts: Counter[str], *, late: bool) -> None:
         """Add a frame that `begin` has not taken."""

@@ -67,9 +67,8 @@ class Sequences(NamedTuple):
     @classmethod
     def of(cls, symbols: Iterable[NDArray[Any]], ticks: Any, streams: Any, tables: Any, *columns: Any) -> Sequences:
         """Create s sequences of `ticks` (s,) ticks from arrays that are joined; `columns` are the other attributes."""
-        starts, streams, tables = (
-            np.asarray(column, dtype=np.int64) for column in (np.append(0, ticks), streams, tables)
-        )
+        arrays = np.append(0, ticks), streams, tables
+        starts, streams, tables = (np.asarray(array, dtype=np.int64) for array in arrays)
         return cls(np.concatenate([np.empty(0, dtype=np.int8), *symbols]), np.cumsum(starts), streams, tables, *columns)
 
     def take(self, indices: Sequence[int] | Ints) -> Sequences:

@@ -276,9 +276,8 @@ def _affordable_spread(thresholds: _ThresholdSets, loss: float) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         tangent_spread = np.where(thresholds.slope > 0.0, loss / thresholds.slope, np.inf)
         curve_spread = np.where(slack > 0.0, np.log1p(SCALE * gain / slack), np.inf)
-    return float(
-        np.where(tangent_spread < thresholds.touch, tangent_spread, np.maximum(curve_spread, 0.0)).min(initial=np.inf)
-    )
+    spreads = np.where(tangent_spread < thresholds.touch, tangent_spread, np.maximum(curve_spread, 0.0))
+    return float(spreads.min(initial=np.inf))
 
 
 class CountedSymbols(Document):

@@ -127,10 +127,8 @@ class TrustedPolicies:
     def _window_charge(self, stream: Stream, policy: Policy) -> int:
         """The least charge of device windows to every tick if this policy is in force."""
         partners = named_streams(policy.chains, stream[0]) - {stream}
-        charges = (
-            min((units_above(policy.window_rate) for policy in self.versions(partner)), default=0)
-            for partner in partners
-        )
+        rate_lists = ([version.window_rate for version in self.versions(partner)] for partner in partners)
+        charges = (min(map(units_above, rates), default=0) for rates in rate_lists)
         return units_above(policy.window_rate) + sum(charges)
 
 
@@ -422,9 +420,7 @@ class _Account:
 
     def history(self) -> list[Disclosure]:
         """List a disclosure for each allowance that had releases; `runs` are set if nothing else counts."""
-        disclosures = [
-            version._replace(clock_set=self.clock_set) for version in self.disclosures if version.charge >= 0
-        ]
+        disclosures = [result._replace(clock_set=self.clock_set) for result in self.disclosures if result.charge >= 0]
         if len(disclosures) == 1 and not (disclosures[0].base or self.moves_together or self.clock_set):
             return [disclosures[0]._replace(runs=tuple(self.runs))]
         return disclosures

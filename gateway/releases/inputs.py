@@ -197,9 +197,8 @@ def answer(query: Query, addend: Addend, confidence: float) -> Estimates:
     errors = np.sqrt(addend.variances)
     width = quantile(confidence) * errors + addend.steps
     divisor = query.definition.divisor(addend.ticks)
-    return Estimates(
-        *(column / divisor for column in (addend.values, errors, addend.values - width, addend.values + width))
-    )
+    columns = addend.values, errors, addend.values - width, addend.values + width
+    return Estimates(*(column / divisor for column in columns))
 
 
 class Inputs(NamedTuple):

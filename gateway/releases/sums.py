@@ -170,10 +170,8 @@ class SumReleases:
         """The window in a home's own tick numbers, once for each shift that it may have had; 0 if none is known."""
         maker, last = self._maker, window.first + window.group.length - 1
         shifts = maker.store.shifts(maker.store.stream_id(policy.device, policy.stream))
-        return [
-            maker.counted_ticks(policy, window.first + shift, last + shift)
-            for shift in shifts.possible(window.first, last)
-        ]
+        possible_shifts = shifts.possible(window.first, last)
+        return [maker.counted_ticks(policy, window.first + shift, last + shift) for shift in possible_shifts]
 
     def _content_writer(
         self, window: SumWindow, sum_release: _SumRelease, total: int, observed: int

@@ -203,9 +203,7 @@ class _Body(NamedTuple):
         for block in chunks(parsed_rows):
             lines: Sequence[int] = range(lines_before + 1, offset + parsed_rows.line_num + 1)
             if len(lines) != len(block):  # of cells with several lines
-                line_ends = accumulate(
-                    (1 + sum(cell.count("\n") for cell in row) for row in block), initial=lines_before
-                )
+                line_ends = accumulate((1 + "".join(row).count("\n") for row in block), initial=lines_before)
                 lines = [*islice(line_ends, 1, None)]
             lines_before = offset + parsed_rows.line_num
             for index, row in enumerate(block):

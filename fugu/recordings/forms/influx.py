@@ -102,9 +102,8 @@ def _series_table(table: Table, time_column: str, tags: Sequence[str]) -> Table:
     """Set the keys of a table to the tags among its columns; drop a column of times without any time."""
     has_times = any(table.columns.get(time_column, ()))
     columns = {name: cells for name, cells in table.columns.items() if has_times or name != time_column}
-    return table._replace(
-        columns=columns, time=time_column if has_times else None, keys=tuple(tag for tag in tags if tag in columns)
-    )
+    keys = tuple(tag for tag in tags if tag in columns)
+    return table._replace(columns=columns, time=time_column if has_times else None, keys=keys)
 
 
 def _line_parts(line: str) -> tuple[str, str, str] | None:
@@ -131,10 +130,8 @@ def _field_columns(lines: Sequence[str]) -> dict[str, Sequence[str]]:
     pieces = ",".join(lines).split(",")
     columns = [pieces[column :: len(names)] for column in range(len(names))]
     is_uniform = len(pieces) == len(names) * len(lines) and not any('"' in text or "\\" in text for text in lines)
-    if is_uniform and all(
-        cell.startswith(f"{name}=") for name, cells in zip(names, columns, strict=True) for cell in cells
-    ):
-        named_columns = zip(names, columns, strict=True)
+    named_columns = [*zip(names, columns, strict=True)]
+    if is_uniform and all(cell.startswith(f"{name}=") for name, cells in named_columns for cell in cells):
         return {name: _texts_of_field([cell[len(name) + 1 :] for cell in cells]) for name, cells in named_columns}
     line_fields = [{_plain(key): value for key, value in _PART.findall(text)} for text in lines]
     return {name: _texts_of_field([fields.get(name, "") for fields in line_fields]) for name in names_of(line_fields)}

@@ -98,11 +98,7 @@ def _read_recorder(database: sqlite3.Connection, file: File, row_filter: RowFilt
     names = dict(database.execute(f"SELECT metadata_id, {_ENTITY} FROM states_meta")) if has_names else {}
     condition, query_values = f"{entity_column} IS NOT NULL", list[Any]()
     if entity_wanted is not None:
-        query_values = (
-            [entity_key for entity_key, name in names.items() if name == entity_wanted]
-            if has_names
-            else [entity_wanted]
-        )
+        query_values = [key for key, name in names.items() if name == entity_wanted] if has_names else [entity_wanted]
         condition = f"{entity_column} IN ({', '.join('?' * len(query_values))})"
     clause = f"FROM states WHERE {condition} AND {time}"
     (untimed_rows,) = database.execute(f"SELECT COUNT(*) {clause} IS NULL", query_values).fetchone()
