@@ -297,9 +297,8 @@ def _with_options(function: Callable[..., object]) -> Callable[..., object]:
         return show(outcome, as_json=as_json)
 
     run.__doc__ = function.__doc__
-    run.__dict__["__signature__"] = inspect.Signature(
-        [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
-    )
+    keywords = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
+    run.__dict__["__signature__"] = inspect.Signature(keywords)
     run.__annotations__ = {}
     return run
 

@@ -278,7 +278,7 @@ def _policy_report(policy: Policy, loss: Loss, windows_loss: Loss | None, compar
     yield Line(f"  {policy.privacy}")
     yield Line(f"  {protected_sentence(policy.discretiser)}")
     scope_words = "" if windows_loss is None else ", for symbols and windows together"
-    yield from _guarantee_lines(policy, policy.guarantee, loss, scope_words, policy.bound(loss))
+    yield from _promise_lines(policy, policy.guarantee, loss, scope_words, policy.bound(loss))
     if streams := policy.chains.named_streams:
         rates_text = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in streams)
         yield Line(f"  for all that these streams tell together, if each has a policy of this class: {rates_text}")
@@ -289,7 +289,7 @@ def _policy_report(policy: Policy, loss: Loss, windows_loss: Loss | None, compar
         yield Line(f"  {flip_name}: {flip_text}")
     yield Line(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and windows_loss is not None:
-        yield from _guarantee_lines(
+        yield from _promise_lines(
             policy, policy.windows_guarantee, windows_loss, ", for windows alone", policy.windows_bound(windows_loss)
         )
     for window in policy.windows:
@@ -324,15 +324,13 @@ def _measure_report(policy: MeasurePolicy, check: Check) -> Report:
     constraints = ConstraintSets(policy.measurement)
     state_sets = constraints.all_sets()
     edge_count = sum(neighbours.bit_count() for neighbours in policy.measurement.neighbours) // 2
-    yield Line(
-        f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise"
-    )
+    stream_words = f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}"
+    yield Line(f"{stream_words}: every table keeps the promise")
     yield Line(f"  {policy.privacy}")
     yield Line(f"  {len(policy.coordinates)} states, {edge_count} pairs joined by the policy graph")
     yield Line(f"  {protected_sentence(policy.discretiser)}")
-    yield Line(
-        f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
-    )
+    pair_words = f"{policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
+    yield Line(f"  each point: epsilon {pair_words}")
     yield Line(f"  whole stream: {_stream_loss_words(policy, check.loss)}")
     for line in stretch_lines(check.stretches, policy.discretiser):
         yield Line(f"  {line}")
@@ -389,9 +387,7 @@ def _table_documents(policy: MeasurePolicy) -> list[JsonObject]:
     ]
 
 
-def _guarantee_lines(
-    policy: Policy, guarantee: Guarantee, loss: Loss, scope: str, bound: StretchBound | None
-) -> Report:
+def _promise_lines(policy: Policy, guarantee: Guarantee, loss: Loss, scope: str, bound: StretchBound | None) -> Report:
     ticks = guarantee.stretch_ticks
     stretch_words = f" about any {ticks} ticks in a row" if ticks > 1 else ""
     epsilon = loss.epsilon if bound is None else bound.epsilon(ticks)

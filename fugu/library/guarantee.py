@@ -58,9 +58,8 @@ def change_words(chains: ChainClass, epsilon: float, period_seconds: float | Non
     `slack` is the part of epsilon that the policy leaves unused; by default the slack of a plan.
     """
     if (ticks := settling_ticks(chains, epsilon, slack)) is None:
-        reason = (
-            "the class has an impossible step" if chains.worst_odds is None else "nothing of epsilon is left for it"
-        )
+        has_impossible_step = chains.worst_odds is None
+        reason = "the class has an impossible step" if has_impossible_step else "nothing of epsilon is left for it"
         return f"After a change of policy the larger loss of both policies counts for ever: {reason}."
     if not ticks:
         return "After a change of policy the promise is true at once."

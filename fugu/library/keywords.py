@@ -19,9 +19,8 @@ READ_OPTIONS = frozenset({"time", "column", "only", "zone", "missing_values", "r
 
 def option_names(function: Callable[..., Any]) -> set[str]:
     """Names of a function's parameters that have a default."""
-    return {
-        name for name, parameter in signature(function).parameters.items() if parameter.default is not parameter.empty
-    }
+    parameters = signature(function).parameters.values()
+    return {parameter.name for parameter in parameters if parameter.default is not parameter.empty}
 
 
 @contextmanager

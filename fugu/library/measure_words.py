@@ -16,7 +16,7 @@ from fugu.places.noise import noise_error
 from fugu.planning.measure_planner import Errors, MeasurePlan, SetPlan
 from fugu.planning.network_plan import NetworkPlan, NetworkSpec
 
-__all__ = ["planned_measurement", "planned_network"]
+__all__ = ["measure_result", "network_result"]
 
 _MECHANISMS = ("staircase", "optimal")
 _MOST_NAMED = 12
@@ -26,7 +26,7 @@ _NOTABLE = 1.05
 _MOST_CORNERS = 8
 
 
-def planned_measurement(plan: MeasurePlan) -> Result:
+def measure_result(plan: MeasurePlan) -> Result:
     """Describe a plan of points; in JSON errors are in lattice steps, and an unknown number is null."""
     spec, stream, constraints = plan.spec, plan.stream, plan.constraints
     document = {
@@ -172,11 +172,13 @@ def _measure_report(plan: MeasurePlan) -> Report:
 
 def _possible_rows(plan: MeasurePlan) -> list[tuple[str, str]]:
     constraints, states = plan.constraints, plan.spec.states
-    sizes = [possible_set.bit_count() for possible_set in constraints.all_sets()]
+    set_sizes = [possible_set.bit_count() for possible_set in constraints.all_sets()]
     if len(set(constraints.all_sets())) == 1:
-        return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
-    start_rows = [("at tick 0", f"{sizes[0]} of {states} states")] if constraints.cycle_index else []
-    cycle_sizes, cycle_tick = sizes[constraints.cycle_index :], constraints.cycle_tick
+        return [
+            ("at every tick", "all states" if set_sizes[0] == states else f"the same {set_sizes[0]} of {states} states")
+        ]
+    start_rows = [("at tick 0", f"{set_sizes[0]} of {states} states")] if constraints.cycle_index else []
+    cycle_sizes, cycle_tick = set_sizes[constraints.cycle_index :], constraints.cycle_tick
     cycle_words = f"{len(cycle_sizes)} sets in turn, of {min(cycle_sizes)} to {max(cycle_sizes)} states"
     later_words = f"{cycle_sizes[0]} of {states} states" if len(cycle_sizes) == 1 else cycle_words
     return [*start_rows, (f"from tick {cycle_tick} on", later_words)]
@@ -285,7 +287,7 @@ def _name_list(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + omission if names else "none"
 
 
-def planned_network(spec: NetworkSpec, plan: NetworkPlan) -> Result:
+def network_result(spec: NetworkSpec, plan: NetworkPlan) -> Result:
     """Describe the noise of each mechanism for a release over a network, with the least noise marked."""
     document = {
         "epsilon": spec.epsilon,

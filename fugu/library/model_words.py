@@ -13,18 +13,18 @@ from fugu.planning.joint_recording import JointRecording
 from fugu.privacy.chain_model import ChainModel
 from fugu.recordings.places import Traces
 
-__all__ = ["fitted_chain", "fitted_grid"]
+__all__ = ["chain_result", "grid_result"]
 
 _NOTABLE = 0.01
 _MOST_ROWS = 12
 
 
-def fitted_chain(model: ChainModel, recording: JointRecording) -> Result:
+def chain_result(model: ChainModel, recording: JointRecording) -> Result:
     """Describe a chain fitted to states: its streams, its estimates, a test of its order, and its class."""
     return Result(model.to_json(), _chain_report(model, recording), warnings=(model.warning,))
 
 
-def fitted_grid(model: GridModel, traces: Traces, document: JsonObject, order: int, output: Path | None) -> Result:
+def grid_result(model: GridModel, traces: Traces, document: JsonObject, order: int, output: Path | None) -> Result:
     """Describe a chain over cells; `document` is the chain for JSON, `output` the file it was written to, if any."""
     report = [*_grid_report(model, traces)]
     if order == 2:

@@ -314,10 +314,8 @@ def _agent_configuration(
         assert isinstance(policy, MeasurePolicy)
         facts, column = plan.traces.facts, ",".join(plan.traces.columns)
         reading_rows = plan.traces.row_indices if facts.replayable else None
-        ceilings = [
-            f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",
-            f"measurement_ceiling = {float(policy.epsilon)!r}",
-        ]
+        stream_epsilon, epsilon = float(policy.stream_loss.epsilon or 0.0), float(policy.epsilon)
+        ceilings = [f"ceiling = {stream_epsilon!r}", f"measurement_ceiling = {epsilon!r}"]
     else:
         assert isinstance(policy, Policy)
         facts, reading_rows, ceiling = plan.readings.facts[0], plan.readings.rows, repr(float(policy.guarantee.epsilon))
@@ -383,11 +381,8 @@ def refuse_overwriting(folder: Path) -> None:
 def _broker_keys(broker: Broker | None) -> dict[str, object]:
     """The table `[broker]`: host, port, and the other keys that differ from the default; paths are absolute."""
     broker = broker or Broker()
-    changed_keys = {
-        broker_field.name: getattr(broker, broker_field.name)
-        for broker_field in fields(broker)
-        if getattr(broker, broker_field.name) != broker_field.default
-    }
+    defaults = {broker_field.name: broker_field.default for broker_field in fields(broker)}
+    changed_keys = {name: getattr(broker, name) for name in defaults if getattr(broker, name) != defaults[name]}
     paths = {name: str(Path(str(changed_keys[name])).resolve()) for name in Broker.FILES if name in changed_keys}
     return {"host": broker.host, "port": broker.port, **changed_keys, **paths}
 

@@ -353,9 +353,8 @@ def _joint_report(
         share_lines.append(
             Line(f"The {share_words} over {span_words} is off by at most {_percent(error.share_95)}, 95 % of the time.")
         )
-    yield Table(
-        f"{release_words} at epsilon {plan.guarantee.epsilon:g} together, {setting_words}", _WINDOW_COLUMNS, window_rows
-    )
+    title = f"{release_words} at epsilon {plan.guarantee.epsilon:g} together, {setting_words}"
+    yield Table(title, _WINDOW_COLUMNS, window_rows)
     yield from share_lines
     if (mechanism := plan.windows[0].mechanism) != "chain":
         yield Line(
@@ -366,9 +365,8 @@ def _joint_report(
         probabilities = ", ".join(f"{weights[state] / 2**32:.4f}" for state, weights in enumerate(plan.table.weights()))
         yield Line(f"a symbol every tick is the true state with probability {probabilities}, by state")
         if plan.windows_loss is not None:
-            yield Line(
-                f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g} of a tick"
-            )
+            epsilon_text = f"{plan.windows_loss.epsilon:.6g}"
+            yield Line(f"whoever sees the windows alone learns at most epsilon {epsilon_text} of a tick")
     yield stretch_table(stretches, discretiser=discretiser)
     yield Line(change_words(plan.chains, plan.guarantee.epsilon, period))
 

@@ -204,9 +204,8 @@ class Client(mqtt.Client):
                 check_packet(packet.command, packet.length, self._max_packet, is_connected=self.is_connected())
             if packet is None or packet.body_start + packet.length > len(chunk):
                 self._partial += chunk[offset:]
-                self._needed_bytes = (
-                    len(self._partial) + 1 if packet is None else packet.body_start - offset + packet.length
-                )
+                packet_bytes = None if packet is None else packet.body_start - offset + packet.length
+                self._needed_bytes = packet_bytes or len(self._partial) + 1
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
             offset = packet.body_start + packet.length
             if error_code := self._handle_packet(packet.command, chunk[packet.body_start : offset]):

@@ -272,9 +272,8 @@ class Link:
             return None
         max_bytes = self._max_packet  # read once: a new connection may change it
         if max_bytes is not None and len(payload) + MOST_OVERHEAD > max_bytes:
-            self.last_error = (
-                f"broker takes messages of {max_bytes - MOST_OVERHEAD} bytes; one of {len(payload)} is not sent"
-            )
+            limit_words = f"broker takes messages of {max_bytes - MOST_OVERHEAD} bytes"
+            self.last_error = f"{limit_words}; one of {len(payload)} is not sent"
             self._unsent_id -= 1
             self._guard(self.on_published, self._unsent_id, False)
             return self._unsent_id

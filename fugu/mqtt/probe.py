@@ -114,9 +114,8 @@ def _log_in(
             return Probe("login", link.last_error or "the broker does not answer", certificate_end)
         writable_topics = {topic: _accepts(link, topic, acceptances) for topic in write_topics}
         _wait_until(link, lambda: len(retained_payloads) >= len(read_topics), _LISTEN_SECONDS)
-        return Probe(
-            "done", "", certificate_end, writable_topics if link.protocol == "5" else None, dict(retained_payloads)
-        )
+        writable = writable_topics if link.protocol == "5" else None
+        return Probe("done", "", certificate_end, writable, dict(retained_payloads))
 
 
 def _accepts(link: Link, topic: str, acceptances: Mapping[int, bool]) -> bool:

@@ -255,10 +255,8 @@ class Decoder:
         description = self.descriptions.find(topic.device, topic.stream, frame.policy_version)
         begin_time, end_time = _tick_times(description, frame.first, 2, frame.shift, frame.length)
         states = _counted_states(description, frame.window, len(frame.counts))
-        window_fields = (frame.window, frame.first, frame.length, frame.observed)
-        yield WindowReading(
-            topic.device, topic.stream, *window_fields, frame.counts, frame.shift, begin_time, end_time, states
-        )
+        window_fields = (frame.window, frame.first, frame.length, frame.observed, frame.counts, frame.shift)
+        yield WindowReading(topic.device, topic.stream, *window_fields, begin_time, end_time, states)
 
     def _decode_estimate(self, topic: Topic, payload: bytes) -> Iterator[Reading]:
         estimate = decode_estimate(payload)

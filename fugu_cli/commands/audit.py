@@ -316,10 +316,9 @@ def ledger(
 
 def _policy_files(paths: list[Path] | None) -> list[Path]:
     """Return the named files, and the policies in the named folders."""
-    file_lists = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths or ()]
-    return [
-        file for files in file_lists for file in files if file.suffix in (".json", ".envelope") or file in (paths or ())
-    ]
+    named_paths = paths or []
+    files = [file for path in named_paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    return [file for file in files if file.suffix in (".json", ".envelope") or file in named_paths]
 
 
 def _signing_key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:

@@ -104,9 +104,8 @@ def plan_recordings(
             lines += [_OWN_CEILING] if plan.privacy == "none" else []
             needs_stdin = isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None
             lines.append(_STDIN if needs_stdin else _HELD_BACK)
-    return Result(
-        lambda: plan.document() | offer_fields, [*plan.report, *map(Line, lines)], 0 if is_answer(plan) else NOTHING
-    )
+    report, code = [*plan.report, *map(Line, lines)], 0 if is_answer(plan) else NOTHING
+    return Result(lambda: plan.document() | offer_fields, report, code)
 
 
 def _too_short_result(error: TooShortError, offers: list[str]) -> Result:

@@ -209,11 +209,8 @@ def retire(
       fugu deploy retire street --broker broker
     """
     broker_dir = BrokerFolder.open(broker)
-    readers = [
-        account
-        for account in broker_dir.settings.accounts
-        if account.role == "reader" and audience in account.audiences
-    ]
+    accounts = broker_dir.settings.accounts
+    readers = [account for account in accounts if account.role == "reader" and audience in account.audiences]
     if not readers:
         raise UsageError(f"no account reads releases for {audience}")
     for reader in readers:

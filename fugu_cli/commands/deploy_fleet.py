@@ -140,9 +140,8 @@ def fleet(
                     ceiling=device.ceiling,
                     measurement_ceiling=device.measurement_ceiling,
                 )
-                device_options = folders.EnrolledOptions(
-                    partial(enter_device, registry_db, enrolment), device.sensors, in_place
-                )
+                write_enrolment = partial(enter_device, registry_db, enrolment)
+                device_options = folders.EnrolledOptions(write_enrolment, device.sensors, in_place)
                 folder = new_folder(out / device.name)
                 folders.write_device(folder, broker_dir, credentials, device_options)
                 load(folder / "agent.toml")
@@ -160,10 +159,8 @@ def fleet(
     if not in_place and any("stdin" in device.sensors.values() for device in fleet_devices):
         warn(NO_STDIN)
     if gateway is not None:
-        install_words = (
-            "" if in_place else f"; install it as {GATEWAY.config}, and {registry} as {GATEWAY.state}/{registry.name}"
-        )
-        say(f"{gateway}: the gateway, with its key and the fleet's root{install_words}")
+        install_words = f"; install it as {GATEWAY.config}, and {registry} as {GATEWAY.state}/{registry.name}"
+        say(f"{gateway}: the gateway, with its key and the fleet's root{'' if in_place else install_words}")
     say(f"then send them their policies: fugu fleet sign, fugu fleet push; and look at them: fugu doctor {out}")
 
 

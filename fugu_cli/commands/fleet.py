@@ -266,10 +266,8 @@ def status(
     laggards = [device.name for device in devices if view.state_of(device) not in ("up to date", "nothing to do")]
     error = None
     if strict and laggards:
-        ellipsis = "" if len(laggards) <= _SHOWN else ", ..."
-        error = FuguError(
-            f"{len(laggards)} of {len(devices)} are not as they should be: {', '.join(laggards[:_SHOWN])}{ellipsis}"
-        )
+        laggard_names = ", ".join(laggards[:_SHOWN] + ["..."] * (len(laggards) > _SHOWN))
+        error = FuguError(f"{len(laggards)} of {len(devices)} are not as they should be: {laggard_names}")
     elif strict and not gateway_runs:
         reason = "no gateway runs" if gateway_runs is False else "this account cannot see whether a gateway runs"
         error = FuguError(f"{reason} with this registry here: what devices do now is not known")

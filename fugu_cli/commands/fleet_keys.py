@@ -98,10 +98,8 @@ def passphrases_in(files: Sequence[Path] | None) -> Passphrases:
 
     FuguError: a file may be read by others, or holds no passphrase.
     """
-    from_environment = os.environ.get(_VARIABLE)
-    return Passphrases(
-        [read_passphrase(file) for file in files or ()] or ([from_environment] if from_environment else []), _ask
-    )
+    passphrases = [read_passphrase(file) for file in files or ()]
+    return Passphrases(passphrases or list(filter(None, [os.environ.get(_VARIABLE)])), _ask)
 
 
 def _ask(prompt: str) -> str:
@@ -260,9 +258,8 @@ def _root_table(document: RootDocument, folders: list[Path]) -> Table:
     for role in ROLES:
         role_quorum = role_of(document, role)
         quorum_text = f"{role_quorum.threshold} of {len(role_quorum.keys)}"
-        key_rows += [
-            (role, quorum_text, short_name(name), paths.get(short_name(name), "elsewhere")) for name in role_quorum.keys
-        ]
+        key_names = map(short_name, role_quorum.keys)
+        key_rows += [(role, quorum_text, name, paths.get(name, "elsewhere")) for name in key_names]
     key_rows += [("none any more", "", name, path) for name, path in retired_keys.items()]
     title = f"Root version {document.version} of fleet {document.fleet}"
     return Table(title, ("role", "takes", "key", "file"), key_rows)

@@ -271,10 +271,9 @@ def _policy_keys(
         keys, (name for name in role.keys if name not in signed_names), needed_count, passphrases_in(passphrase_files)
     )
     if not signing_keys:
-        which = "that has not signed yet " if signed_names else ""
-        raise FuguError(
-            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {which}is there"
-        )
+        key_words = f"no policy key of root version {root.document.version}"
+        key_words += " that has not signed yet" if signed_names else ""
+        raise FuguError(f"{' and '.join(map(str, folders))}: {key_words} is there")
     return signing_keys
 
 

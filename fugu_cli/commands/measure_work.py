@@ -10,7 +10,7 @@ from pathlib import Path
 from fugu.contract.errors import UsageError
 from fugu.host import arguments
 from fugu.host.files import write_public
-from fugu.library.measure_words import planned_measurement, planned_network
+from fugu.library.measure_words import measure_result, network_result
 from fugu.library.report import Result
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
@@ -59,11 +59,11 @@ def plan_measure(
     if svg is not None:
         svg.write_text(draw_measure_plan(plan), encoding="utf-8")
     labelled_files = ((output, "policy"), (svg, "picture"))
-    return planned_measurement(plan).with_lines(f"{label} written to {file}" for file, label in labelled_files if file)
+    return measure_result(plan).with_lines(f"{label} written to {file}" for file, label in labelled_files if file)
 
 
 def plan_network_file(file: Path) -> Result:
     """Plan one release over the network in a file."""
     network = read_network(file)
     with working("planning a release over a network"):
-        return planned_network(network, plan_network(network))
+        return network_result(network, plan_network(network))

@@ -16,7 +16,7 @@ import numpy as np
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.topics import NAME_PATTERN
 from fugu.host.arguments import number, positive, split_words
-from fugu.library.model_words import fitted_chain, fitted_grid
+from fugu.library.model_words import chain_result, grid_result
 from fugu.library.report import Result
 from fugu.planning.grid_model import fit_grid, grid_document, order_two_document
 from fugu.planning.joint_recording import Stream, StreamRule, read_joint
@@ -73,7 +73,7 @@ def fit_recordings(
             model = attack_model(model, joint_state, segments, attack_epsilon, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
-    return fitted_chain(model, recording)
+    return chain_result(model, recording)
 
 
 def _stream_names(names_text: str | None, rules: Sequence[StreamRule], streams: Sequence[Stream]) -> Sequence[str]:
@@ -134,7 +134,7 @@ def fit_places(file: Path, options: ReadOptions, cell: float | None, order: int,
         document = grid_document(model, traces) if order == 1 else order_two_document(model, traces)
     if output is not None:
         output.write_text(json.dumps(document) + "\n", encoding="utf-8")
-    return fitted_grid(model, traces, document, order, output)
+    return grid_result(model, traces, document, order, output)
 
 
 def _state_edge(edge_text: str | None) -> float | str | None:

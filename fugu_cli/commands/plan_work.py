@@ -121,16 +121,9 @@ def policy_header(
         option_values: dict[str, object] = {"--for": fleet, "--period": period, "--threshold": discretiser}
         missing = ", ".join(name for name, option_value in option_values.items() if option_value is None)
         raise UsageError(f"a policy needs {missing} (try '{command} --help')")
-    return PolicyHeader(
-        fleet,
-        device,
-        stream,
-        discretiser,
-        period,
-        arguments.positive(options.latency, "latency"),
-        epoch=options.epoch,
-        missing_share=source.missing_share,
-    )
+    latency, missing_share = arguments.positive(options.latency, "latency"), source.missing_share
+    epoch = options.epoch
+    return PolicyHeader(fleet, device, stream, discretiser, period, latency, epoch=epoch, missing_share=missing_share)
 
 
 def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretiser | None:
@@ -147,9 +140,8 @@ def chosen_discretiser(options: PolicyOptions, source: ChainSource) -> Discretis
         edges = tuple(arguments.number(edge_text, "threshold") for edge_text in options.threshold.split(","))
         return thresholds(edges, chosen_names, hysteresis=0.0, missing=missing)
     if isinstance(discretiser, Thresholds):
-        return thresholds(
-            discretiser.edges, chosen_names or discretiser.states, hysteresis=discretiser.hysteresis, missing=missing
-        )
+        names = chosen_names or discretiser.states
+        return thresholds(discretiser.edges, names, hysteresis=discretiser.hysteresis, missing=missing)
     if discretiser is None:
         return None
     state_names = (*(chosen_names or ()), *discretiser.states[len(chosen_names or ()) :])

@@ -92,9 +92,7 @@ def _report_faults(subscription: Subscription) -> None:
     if subscription.link.last_error:
         print(f"fugu: {subscription.link.last_error}", file=sys.stderr)
     if subscription.rejected:
-        reasons = ", ".join(
-            f"{message_count} {reason}" for reason, message_count in sorted(subscription.rejected.items())
-        )
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(subscription.rejected.items()))
         print(f"fugu: invalid messages were left out: {reasons}", file=sys.stderr)
 
 

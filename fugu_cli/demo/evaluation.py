@@ -316,7 +316,7 @@ def load_night(name: str, epoch: float | None = None) -> Replay:
     path, period, readings = read_night(name)
     epoch = time.time() - period * len(readings) if epoch is None else epoch
     header = PolicyHeader(FLEET, f"watch-{name}", "heart-rate", BASELINE, period, epoch=round(epoch))
-    return _planned_replay(f"Sleeper {name}", header, WantedWindow("above", BEATS, ("above",)), path, "value", readings)
+    return _plan_replay(f"Sleeper {name}", header, WantedWindow("above", BEATS, ("above",)), path, "value", readings)
 
 
 def load_home(epoch: float | None = None) -> Replay:
@@ -332,11 +332,11 @@ def load_home(epoch: float | None = None) -> Replay:
     header = PolicyHeader(FLEET, "water-meter", "water", discretiser, _MINUTE, epoch=round(epoch))
     window = WantedWindow("profile", _WEEK, (1,), query=Query("profile", blocks=profile_blocks("4h/UTC", epoch)))
     hour_ticks = stretch_ticks(3600, round(_MINUTE * 1e6))
-    replay = _planned_replay("A household's month", header, window, path, "state", readings, hour_ticks)
+    replay = _plan_replay("A household's month", header, window, path, "state", readings, hour_ticks)
     return replace(replay, share_of="with water running", tick="minute", quantity="water runs (1) or not (0)")
 
 
-def _planned_replay(
+def _plan_replay(
     name: str, header: PolicyHeader, window: WantedWindow, path: Path, column: str, readings: Floats, stretch: int = 1
 ) -> Replay:
     """Plan windows for a recording's own class of chains, with any `stretch` ticks in a row protected."""

@@ -126,9 +126,8 @@ def _odds_lane(replay: Replay, attacker: str, changes: Floats | None, results: R
         dot_indices = in_span[:: max(1, -(-in_span.size // _MOST_DOTS))]
         if in_span.size:
             dot_indices = np.union1d(dot_indices, in_span[[np.argmax(certainties[in_span])]])
-        dots = [
-            *zip(((ticks[dot_indices] + 0.5) * replay.hours).tolist(), certainties[dot_indices].tolist(), strict=True)
-        ]
+        dot_hours = (ticks[dot_indices] + 0.5) * replay.hours
+        dots = [*zip(dot_hours.tolist(), certainties[dot_indices].tolist(), strict=True)]
         limit = promise * (1.0 + 1e-9)
         shapes += [
             Shape("dots", "sure", [dot for dot in dots if dot[1] <= limit]),

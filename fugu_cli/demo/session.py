@@ -223,10 +223,9 @@ def _watch_replays(
                     standstills.pop(device, None)
                     continue
                 if device not in standstills:
-                    standstills[device] = (
-                        f"{device} (process {process.pid}) has stood still for {silence:.0f} s: {position}"
-                    )
-                    say(standstills[device])
+                    still_words = f"has stood still for {silence:.0f} s: {position}"
+                    say(still_line := f"{device} (process {process.pid}) {still_words}")
+                    standstills[device] = still_line
                 if is_late or silence > _GIVEN_UP_SECONDS:
                     failures.append(f"{device} stood still for {silence:.0f} s and was ended: {position}")
                     kill(devices.pop(device))

@@ -316,9 +316,8 @@ def _summary(scene: _Scene, plan: Street, hours: Sequence[Hour]) -> int:
     if not hours:
         raise FuguError("no sum has come")
     _, _, released, truth, habit = np.array(hours).T
-    sum_error, guess_error, habit_error = (
-        float(np.abs(shares - truth).mean()) for shares in (released, scene.median_share, habit)
-    )
+    guesses = released, scene.median_share, habit
+    sum_error, guess_error, habit_error = (float(np.abs(shares - truth).mean()) for shares in guesses)
     verdict = "Useful" if 2 * sum_error <= guess_error else "Not useful in these hours"
     plural = "s" if len(hours) > 1 else ""
     say(

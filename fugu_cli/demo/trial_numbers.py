@@ -71,10 +71,8 @@ class TrialNumbers:
             with suppress(ValueError):
                 messages.append((topic, payload.decode()))
 
-        topics = [topic_of(kind, DEVICE, DEVICE, "+") for kind in _KINDS]
-        link = Link(
-            broker, client_id="trial", subscriptions=(*topics, discovery_topic(DEVICE, DEVICE)), on_message=keep_message
-        )
+        topics = (*(topic_of(kind, DEVICE, DEVICE, "+") for kind in _KINDS), discovery_topic(DEVICE, DEVICE))
+        link = Link(broker, client_id="trial", subscriptions=topics, on_message=keep_message)
         link.start()
         try:
             wait_for("what is published is heard", lambda: link.subscribed, _CONNECTED_SECONDS)
@@ -143,9 +141,8 @@ class TrialNumbers:
                 if _is_value(topic):
                     _value_line(json.loads(str(payload)))
         except (TopicError, TypeError, AttributeError, ValueError):
-            raise FuguError(
-                f"{self.file} is damaged: without it the next trial draws new noise, whose epsilon adds up"
-            ) from None
+            damage_words = "is damaged: without it the next trial draws new noise, whose epsilon adds up"
+            raise FuguError(f"{self.file} {damage_words}") from None
         return messages
 
     def _send(self, link: Link, messages: dict[str, str]) -> None:
@@ -165,9 +162,8 @@ class TrialNumbers:
 
 def _value_line(report: JsonObject) -> str:
     """Return a message with numbers as one line of text."""
-    numbers = [
-        f"{name.removeprefix('value_')}: {number:g}" for name, number in report.items() if name.startswith("value")
-    ]
+    named_numbers = [(name.removeprefix("value_"), report[name]) for name in report if name.startswith("value")]
+    numbers = [f"{name}: {number:g}" for name, number in named_numbers]
     observed_words = f" of {report['observed']} {report.get('unit', 'ticks')}" if "observed" in report else ""
     return f"{report.get('time', '')} {', '.join(numbers) or report.get('state', '')}{observed_words}"
 

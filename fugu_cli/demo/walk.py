@@ -111,9 +111,8 @@ class Walk(NamedTuple):
     @property
     def share_inside(self) -> float:
         """The share of estimates whose ranges contain the true place."""
-        estimate_places = [
-            (estimate, self.truth[tick]) for tick, estimate in self.estimates.items() if tick < len(self.truth)
-        ]
+        estimates, truth = self.estimates, self.truth
+        estimate_places = [(estimates[tick], truth[tick]) for tick in estimates if tick < len(truth)]
         return sum(
             all(low <= x <= high for low, x, high in zip(estimate.low, place.tolist(), estimate.high, strict=True))
             for estimate, place in estimate_places
@@ -259,16 +258,14 @@ class _Course:
             if arrivals > previous_count:
                 previous_count, last_arrival, standstill = arrivals, time.monotonic(), ""
             silence = time.monotonic() - last_arrival
-            position = (
-                f"{arrivals} of {self.expected} points have arrived, the device is process {self.device.process.pid}"
-            )
+            arrival_words = f"{arrivals} of {self.expected} points have arrived"
+            position = f"{arrival_words}, the device is process {self.device.process.pid}"
             if silence > _STILL_SECONDS and not standstill:
                 standstill = f"the walk has stood still for {silence:.0f} s: {position}"
                 say(standstill)
             if silence > _GIVEN_UP_SECONDS or time.monotonic() > deadline:
-                raise _StoodStillError(
-                    f"the walk stood still for {silence:.0f} s: {position}; see the logs in {self.site.logs}"
-                )
+                position += f"; see the logs in {self.site.logs}"
+                raise _StoodStillError(f"the walk stood still for {silence:.0f} s: {position}")
             self.page.draw(0, _lanes(walk, self.expected))
             self.page.show(stage=stage, done=arrivals / self.expected, stalled=standstill)
             time.sleep(0.2)

@@ -298,9 +298,8 @@ class _Wizard:
         refuse_beside_gateway(folder, folder.parent)
         topic_of("symbols", fields["fleet"], fields["device"], "readings")  # names that no topic has are refused
         target = self._plan.target._replace(fleet=fields["fleet"], device=fields["device"])
-        files = replace(self._plan, target=target).save(
-            folder, not_private=self._not_private, broker=broker, sensor=sensor_lines
-        )
+        plan = replace(self._plan, target=target)
+        files = plan.save(folder, not_private=self._not_private, broker=broker, sensor=sensor_lines)
         if self._plan.privacy != "none":  # else its owner has to write the ceiling
             load(folder / "agent.toml")  # as the agent will
         self.page.show(stage=f"written: {', '.join(map(str, files))}", ended=True, paste=[*_RUN, command])

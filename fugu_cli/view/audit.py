@@ -120,16 +120,11 @@ def _statement_parts(statement: Statement) -> Report:
     yield Line(protected_sentence(policy.discretiser))
     output_rows = [(output.what, output.topic, " ".join(output.readers) or "the site") for output in statement.outputs]
     yield Table("What is released, and who may read it", ("output", "topic", "readers"), output_rows)
-    claims = [
-        (
-            claim.of,
-            f"{claim.epsilon:.10g}",
-            f"{claim.recomputed:.10g}" if claim.recomputed else "NOT RECOMPUTED",
-            claim.adversary,
-        )
-        for claim in statement.claims
-    ]
-    yield Table("Epsilon, as stated and as computed again", ("of", "stated", "recomputed", "adversary"), claims)
+    claim_rows = []
+    for claim in statement.claims:
+        recomputed_text = f"{claim.recomputed:.10g}" if claim.recomputed else "NOT RECOMPUTED"
+        claim_rows.append((claim.of, f"{claim.epsilon:.10g}", recomputed_text, claim.adversary))
+    yield Table("Epsilon, as stated and as computed again", ("of", "stated", "recomputed", "adversary"), claim_rows)
     if isinstance(policy, Policy):
         ticks = policy.guarantee.stretch_ticks
         yield Line(f"Epsilon is about {'a single tick' if ticks == 1 else f'any {ticks} ticks in a row'}.")
@@ -150,9 +145,8 @@ def _statement_parts(statement: Statement) -> Report:
 
 
 def _bounds_table(title: str, bounds: Sequence[Bound]) -> Report:
-    bound_rows = [
-        (bound.truth, f"no bound: {bound.why}" if bound.epsilon is None else f"{bound.epsilon:.6g}") for bound in bounds
-    ]
+    texts = [f"no bound: {bound.why}" if bound.epsilon is None else f"{bound.epsilon:.6g}" for bound in bounds]
+    bound_rows = [(bound.truth, bound_text) for bound, bound_text in zip(bounds, texts, strict=True)]
     yield Table(title, ("", "epsilon, at most"), bound_rows)
 
 

@@ -35,12 +35,12 @@ def ledger_result(ledger: Ledger) -> Result:
 
 
 def _account_document(account: Account) -> JsonObject:
-    amounts = ("spent_together", "allowance", "base", "spent", "remaining")
+    amount_names = ("spent_together", "allowance", "base", "spent", "remaining")
     return {
         **account.key._asdict(),
         "mechanism": account.mechanism,
         "together": account.together or None,
-        **{name: nats(getattr(account, name)) for name in amounts},
+        **{name: nats(getattr(account, name)) for name in amount_names},
         **{name: getattr(account, name) if account.runs else None for name in ("first", "last")},
         "exclusive": account.exclusive or None,
         "problem": base_problem(account.key, account.allowance, account.base) or None,

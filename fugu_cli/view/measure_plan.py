@@ -68,9 +68,8 @@ def _map_lane(title: str, number_text: str, words: str, points: Points, shapes: 
     low, high = points.min(axis=0), points.max(axis=0)
     radius = 0.6 * max(float((high - low).max()), 1e-9)
     (x, y) = ((low + high) / 2.0).tolist()
-    return Lane(
-        "leaves", title, number_text, words, "", 0, (x - radius, x + radius), (), (y - radius, y + radius), (), shapes
-    )
+    span, height = (x - radius, x + radius), (y - radius, y + radius)
+    return Lane("leaves", title, number_text, words, "", 0, span, (), height, (), shapes)
 
 
 def _hull_shapes(hull: Hull) -> tuple[Points, list[Shape]]:
@@ -78,10 +77,8 @@ def _hull_shapes(hull: Hull) -> tuple[Points, list[Shape]]:
     corners = _projected(hull.vertices / hull.scale)
     points = np.concatenate([corners, np.zeros((1, 2))])
     radius = 1.2 * float(np.abs(points).max())
-    shapes = [
-        Shape("line", "cell", [(-radius, 0.0), (radius, 0.0)]),
-        Shape("line", "cell", [(0.0, -radius), (0.0, radius)]),
-    ]
+    axes = [(-radius, 0.0), (radius, 0.0)], [(0.0, -radius), (0.0, radius)]
+    shapes = [Shape("line", "cell", axis) for axis in axes]
     for corner_indices in hull.faces if hull.rank == 3 else [tuple(range(len(corners)))] if len(corners) else []:
         outline = [(x, y) for x, y in corners[[*corner_indices, corner_indices[0]]].tolist()]
         shapes += [Shape("line", "within", outline), Shape("line", "got", outline)]

@@ -110,9 +110,8 @@ def reading_json(reading: Reading) -> str:
             kind, message_fields = "description", {"description": json.loads(reading.description.encode())}
         case _:
             kind, message_fields = _KINDS[type(reading)], reading._asdict()
-    return json.dumps(
-        {"kind": kind, **origin, **message_fields}, separators=(",", ":"), ensure_ascii=False, default=_json_value
-    )
+    document = {"kind": kind, **origin, **message_fields}
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=_json_value)
 
 
 class ReadingLines:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.library.measure_words import planned_measurement
+from fugu.library.measure_words import measure_result
 from fugu.places.tables import noise_loss
 from fugu.planning.errors import PlanningError
 from fugu.planning.measure_planner import make_measure_plan
@@ -58,7 +58,7 @@ def test_the_noise_hides_what_the_answer_says_and_tells_the_rest_up_to_what_it_s
     others = ~joined & ~np.eye(5, dtype=np.bool_)
     assert loss[joined].max() <= 1.0 + 1e-6
     assert loss[others].max() <= plan.epsilon_any + 1e-6
-    hidden, factor_note = planned_measurement(plan).document["notes"][:2]
+    hidden, factor_note = measure_result(plan).document["notes"][:2]
     assert f"factor of up to {math.e:.3g}" in hidden
     assert f"factor of up to {math.exp(plan.epsilon_any):.3g}" in factor_note
     if "apart" in graph:
