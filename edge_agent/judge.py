@@ -29,11 +29,8 @@ _KINDS: dict[str, Kind] = {"root": "root", "policy": "policy", "table": "table",
 
 def main(arguments: list[str]) -> int:
     """Judge the document on standard input and print the answer; the exit code is 0, also for a refusal."""
-    for resource_kind, limit in (
-        (resource.RLIMIT_AS, MEMORY_BYTES),
-        (resource.RLIMIT_CPU, PROCESSOR_SECONDS),
-        (resource.RLIMIT_FSIZE, 0),
-    ):
+    limits = {resource.RLIMIT_AS: MEMORY_BYTES, resource.RLIMIT_CPU: PROCESSOR_SECONDS, resource.RLIMIT_FSIZE: 0}
+    for resource_kind, limit in limits.items():
         _, hard_limit = resource.getrlimit(resource_kind)
         limit = limit if hard_limit == resource.RLIM_INFINITY else min(limit, hard_limit)
         resource.setrlimit(resource_kind, (limit, limit))

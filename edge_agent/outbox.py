@@ -224,9 +224,8 @@ class Outbox:
         """
         with self._naming_file():
             (salt,) = self._db.execute("SELECT salt FROM intact_device").fetchone()
-            machine_digests = {
-                (kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in identifier_pairs
-            }
+            salted_pairs = ((kind, salt + f"{kind}\0{value}".encode()) for kind, value in identifier_pairs)
+            machine_digests = {(kind, hashlib.sha256(salted).digest()) for kind, salted in salted_pairs}
             stored_digests = set(self._db.execute("SELECT kind, digest FROM intact_binding"))
             if stored_digests and not moved and not _is_same_machine(stored_digests, machine_digests):
                 self.close()
@@ -476,9 +475,8 @@ class Outbox:
 
     def _store_window(self, window_key: tuple[str, str], index: int, encode: Callable[[int], bytes]) -> None:
         """Store the frame or report of a window, in a transaction; `encode` takes the index of the window before."""
-        (last_index,) = self._db.execute(
-            "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", window_key
-        ).fetchone()
+        query = "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?"
+        (last_index,) = self._db.execute(query, window_key).fetchone()
         if last_index >= index:
             raise OutboxError(f"window {index} of {sequence_name(*window_key)} was committed before")
         payload = encode(last_index)
@@ -516,9 +514,8 @@ class Outbox:
             last_framed = frame.first + len(frame.outputs) - 1
             self.frames.add(stream, frame.last_framed, last_framed, frame.encode())
             self._db.execute("DELETE FROM pending WHERE stream = ?", (stream,))
-        self._db.execute(
-            "UPDATE streams SET reserved = ?, last_framed = ? WHERE stream = ?", (reserved_tick, last_framed, stream)
-        )
+        query = "UPDATE streams SET reserved = ?, last_framed = ? WHERE stream = ?"
+        self._db.execute(query, (reserved_tick, last_framed, stream))
 
     def _note_written(self, frame: OpenFrame, reserved_tick: int) -> None:
         if frame.outputs:

@@ -336,12 +336,9 @@ def _shorten_parameters(scope: _SCOPES) -> None:
     used_names |= {node.arg for node in ast.walk(scope) if isinstance(node, ast.arg)}
     scopes = [node for node in ast.walk(scope) if node is not scope and isinstance(node, _SCOPES | ast.comprehension)]
     inner_names = {name for node in scopes for name in _bound_names(node)}
-    free_names = iter([name for name in _SHORT_NAMES if name not in used_names])
-    short_names = {
-        argument.arg: next(free_names)
-        for argument in positional_arguments
-        if argument.arg not in inner_names | {"self", *_SHORT_NAMES}
-    }
+    free_names = (name for name in _SHORT_NAMES if name not in used_names)
+    long_names = [argument.arg for argument in positional_arguments if argument.arg not in {"self", *_SHORT_NAMES}]
+    short_names = {name: next(free_names) for name in long_names if name not in inner_names}
     for node in ast.walk(scope):
         if isinstance(node, ast.Name):
             node.id = short_names.get(node.id, node.id)

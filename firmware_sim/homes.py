@@ -64,10 +64,8 @@ class SimulatedHomes:
         self._away_probability = away_probability
         self._rng = random.Random(1)
         self._seeds = {name: os.urandom(32) for name in states}
-        self.digits = {
-            name: key_digits(Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw())
-            for name, seed in self._seeds.items()
-        }
+        keys = {name: Ed25519PrivateKey.from_private_bytes(seed).public_key() for name, seed in self._seeds.items()}
+        self.digits = {name: key_digits(key.public_bytes_raw()) for name, key in keys.items()}
         self.shares: dict[int, dict[str, int]] = {}
         if document.sum_count != 1:
             raise ValueError("simulated homes count whole windows, not blocks of a day")
@@ -134,14 +132,9 @@ class SimulatedHomes:
         for name in [name for name in self._states if self._rng.random() >= self._away_probability]:
             request_header = header(document.fleet, name, document.digest, opening.digest, window_number)
             with suppress(FuguError):
+                opening_fields = signed_message, signature, opening.key
                 masks, *sealed_fields = seal(
-                    document.sum_count,
-                    helper,
-                    signed_message,
-                    signature,
-                    opening.key,
-                    self._seeds[name],
-                    request_header,
+                    document.sum_count, helper, *opening_fields, self._seeds[name], request_header
                 )
                 sealed = SealedMasks(name, opening.digest, *sealed_fields)
                 draws_by_home[name] = _HomeDraws(unpack_numbers(masks), self._shares.draw(self._bits), sealed)

@@ -139,9 +139,8 @@ def lock_memory() -> bool:
 
 
 def _group_facts(document: dict[str, Any]) -> GroupFacts:
-    return GroupFacts(
-        **{**document, "digest": bytes.fromhex(document["digest"]), "envelope": bytes.fromhex(document["envelope"])}
-    )
+    encoded = {name: bytes.fromhex(document[name]) for name in ("digest", "envelope")}
+    return GroupFacts(**{**document, **encoded})
 
 
 def _read_config(path: Path) -> Answer:

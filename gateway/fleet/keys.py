@@ -326,10 +326,8 @@ def rotate(
     new_keys = [Ed25519PrivateKey.generate() for _ in range(len(old_names) if key_count is None else key_count)]
     roles = {name: role_of(document, name) for name in ROLES}
     lasting_names = [name for name in roles[role].keys if name not in old_names]
-    roles[role] = Role(
-        keys=(*lasting_names, *map(name_of, new_keys)),
-        threshold=roles[role].threshold if threshold is None else threshold,
-    )
+    new_threshold = roles[role].threshold if threshold is None else threshold
+    roles[role] = Role(keys=(*lasting_names, *map(name_of, new_keys)), threshold=new_threshold)
     new_document = _make_root(document.fleet, document.version + 1, roles, document.keys | _public_keys(new_keys))
     root_keys = new_keys if role == "root" else []
     root = _sign_root(new_document, _signing_keys(document, new_document, files, root_keys, passphrases))

@@ -268,10 +268,8 @@ class Registry:
 
     def refusals(self, last_number: int = 0, limit: int = 1000) -> list[Refusal]:
         """Return up to `limit` answers other than `accepted` after a number, oldest first."""
-        query = (
-            "SELECT number, time_us, device, version, outcome, reason FROM refusals "
-            "WHERE number>? ORDER BY number LIMIT ?"
-        )
+        query = "SELECT number, time_us, device, version, outcome, reason FROM refusals WHERE number>? "
+        query += "ORDER BY number LIMIT ?"
         return list(map(Refusal._make, self._select(query, last_number, limit)))
 
     # Documents
@@ -293,10 +291,8 @@ class Registry:
             if document.restores is not None:
                 self.document(document.restores)
             columns = (document.version, *document.target, document.digest, document.payload, document.description)
-            self.db.execute(
-                f"INSERT INTO documents ({_DOCUMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*columns, actor, time_us, document.restores),
-            )
+            query = f"INSERT INTO documents ({_DOCUMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            self.db.execute(query, (*columns, actor, time_us, document.restores))
             detail = f"for {document.target}, digest {document.digest}"
             if document.restores is not None:
                 detail += f", restores {document.restores}"
@@ -418,10 +414,8 @@ class Registry:
             return
         (refusal_count,) = self.db.execute("SELECT COUNT(*) FROM refusals WHERE device=?", (report.device,)).fetchone()
         if refusal_count < MOST_REFUSALS:
-            self.db.execute(
-                "INSERT INTO refusals (time_us, device, version, outcome, reason) VALUES (?, ?, ?, ?, ?)",
-                (report.time_us, *report[:4]),
-            )
+            query = "INSERT INTO refusals (time_us, device, version, outcome, reason) VALUES (?, ?, ?, ?, ?)"
+            self.db.execute(query, (report.time_us, *report[:4]))
 
     def _put_groups(self, device: str, groups: list[str]) -> None:
         self.db.execute("DELETE FROM members WHERE device=?", (device,))

@@ -333,11 +333,8 @@ class Rollouts:
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
             started_state = operate(state, "start", time_us, self.preview(plan))
-            device_rows = [
-                (number, name, stage, index)
-                for stage, names in enumerate(started_state.stages)
-                for index, name in enumerate(names)
-            ]
+            stages = enumerate(started_state.stages)
+            device_rows = [(number, name, stage, i) for stage, names in stages for i, name in enumerate(names)]
             query = "INSERT INTO rollout_devices (rollout, device, stage, place) VALUES (?, ?, ?, ?)"
             self._db.executemany(query, device_rows)
             device_count = len(device_rows)
@@ -416,10 +413,8 @@ class Rollouts:
             plan_text, created_us, ended_us, *state_values = row
             members: dict[int, list[str]] = {}
             offers: dict[str, _Offer] = {}
-            query = (
-                "SELECT stage, device, at_us, time_us, former, reached_us FROM rollout_devices WHERE rollout=? "
-                "ORDER BY stage, place"
-            )
+            query = "SELECT stage, device, at_us, time_us, former, reached_us FROM rollout_devices "
+            query += "WHERE rollout=? ORDER BY stage, place"
             for stage_index, device, *offer in self._db.execute(query, (number,)):
                 members.setdefault(stage_index, []).append(device)
                 if offer[0] is not None:

@@ -128,10 +128,8 @@ class FleetService(Part):
     def _take_status(self, device: str, status: Status) -> None:
         """Note a birth, status or last will for the next step; the newest one counts, a birth before a last will."""
         if self._may_be_enrolled(device):
-            sighting = Sighting(
-                *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),
-                self._now_us(),
-            )
+            code_words, version = " ".join(status.codes), status.agent_version
+            sighting = Sighting(device, status.online, status.outbox_depth, code_words, version, self._now_us())
             births = () if status.online else self._sightings.get(device, ())
             self._sightings[device] = [*(birth for birth in births if birth.online), sighting]
         self._doubting_devices.discard(device)

@@ -157,11 +157,8 @@ class SoleProcess:
         if settings.releases is not None:
             from gateway.loop.release_part import ReleasePart
 
-            self._releasing = ReleasePart(
-                *(loop, settings.releases, settings, progress()),
-                shared=self.shares,
-                history=describing.in_force.history,
-            )
+            part_fields, history = (loop, settings.releases, settings, progress()), describing.in_force.history
+            self._releasing = ReleasePart(*part_fields, shared=self.shares, history=history)
             loop.parts.append(self._releasing)
         if settings.signed is not None or loop.catalogue.groups():
             from gateway.loop.sums import Sums

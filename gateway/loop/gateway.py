@@ -180,9 +180,8 @@ class Gateway:
         again. Raises another FuguError, one line, if a policy, store or setting is wrong.
         """
         settings, duty, self._last_round = self._settings, self._duty, time.monotonic()
-        self._catalogue = catalogue = Catalogue.load(
-            settings.policies, settings.fleet, duty.owns, signed=settings.signed is not None
-        )
+        is_signed = settings.signed is not None
+        self._catalogue = catalogue = Catalogue.load(settings.policies, settings.fleet, duty.owns, signed=is_signed)
         duty.await_turn()
         self._check = HistoryCheck(settings.store)
         self._store = duty.store()

@@ -356,9 +356,8 @@ class Ingest:
         slow_arrivals = Arrivals.of(self._streams, received_frames)
         message_order = np.argsort(np.concatenate((fast_rows, np.array(symbol_rows, dtype=np.int64))))
         symbols = Columns.joined((columns, slow_arrivals.symbols)).take(message_order)
-        return Arrivals(
-            np.concatenate((slots[fast_rows], slow_arrivals.slots))[message_order], symbols, slow_arrivals.other_frames
-        ), born_devices
+        symbol_slots = np.concatenate((slots[fast_rows], slow_arrivals.slots))[message_order]
+        return Arrivals(symbol_slots, symbols, slow_arrivals.other_frames), born_devices
 
     def read(self, message: Message) -> ReceivedFrame | str | None:
         """Return a message's frame, or the device of an online status; `None` for other and for refused messages."""

@@ -154,9 +154,8 @@ class PageBeside:
             if self._pipe is not None:
                 self._pipe.close()
             self._pipe, far_end = self._context.Pipe()
-            self._process = self._context.Process(
-                target=_serve_beside, args=(self.settings, self._listener, far_end, self._logs), name="fugu-page"
-            )
+            arguments = (self.settings, self._listener, far_end, self._logs)
+            self._process = self._context.Process(target=_serve_beside, args=arguments, name="fugu-page")
             self._process.start()
             far_end.close()  # only the child keeps that end
             return self._process

@@ -228,11 +228,8 @@ class Arrivals(NamedTuple):
             (streams.slot(device, stream), frame) for device, stream, frame in frames if isinstance(frame, SymbolFrame)
         ]
         slots = np.array([slot for slot, _ in symbol_frames], dtype=np.int64)
-        return cls(
-            slots,
-            Columns.of([(0, frame) for _, frame in symbol_frames]),
-            [frame for frame in frames if not isinstance(frame.frame, SymbolFrame)],
-        )
+        other_frames = [frame for frame in frames if not isinstance(frame.frame, SymbolFrame)]
+        return cls(slots, Columns.of([(0, frame) for _, frame in symbol_frames]), other_frames)
 
     @property
     def frames(self) -> int:

@@ -137,6 +137,12 @@ def _measured_of_row(row: Any) -> MeasuredFrame:
     return MeasuredFrame(MeasureFrame.decode(payload), np.frombuffer(belief, dtype="<f8").copy())
 
 
+def _window_frame(row: Any) -> WindowFrame:
+    _, index, version, name, previous, first, length, observed, counts, shift = row
+    head_fields = version, name.partition("/")[2], previous, index, first, length, observed
+    return WindowFrame(*head_fields, tuple(json.loads(counts)), shift)
+
+
 @dataclass
 class WindowStore:
     """Frames of window counts; used within the store's transactions."""
@@ -173,19 +179,7 @@ CREATE INDEX windows_by_tick ON windows (stream, first);
             "SELECT id, number, policy_version, streams.stream, previous, first, length, observed, counts, shift "
             f"FROM intact_windows w JOIN streams ON id=w.stream WHERE {condition} AND w.stream"
         )
-        return [
-            (
-                sequence,
-                WindowFrame(
-                    *(version, name.partition("/")[2], previous, index, first, length, observed),
-                    tuple(json.loads(counts)),
-                    shift,
-                ),
-            )
-            for sequence, index, version, name, previous, first, length, observed, counts, shift in sorted(
-                select_among(self._db, query, sequences, *values)
-            )
-        ]
+        return [(row[0], _window_frame(row)) for row in sorted(select_among(self._db, query, sequences, *values))]
 
     def add(self, sequence: int, frame: WindowFrame) -> None:
         """Store the frame of a window that has none yet."""

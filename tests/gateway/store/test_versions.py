@@ -113,7 +113,7 @@ def test_of_missing_ticks_any_version_between_may_have_been_in_force() -> None:
     back = [Drawn(0, 9, 2, 0, 3), Drawn(30, 39, 1, 25)]  # three of its ticks are absent, perhaps the last ones
     assert history_of(back, {1: last, 2: middle}).spans[3] == Span(0, middle, 10, 24)
     assert history_of(far, {3: last}).spans[1].noise is None
-    other = middle._replace(states="another map from readings to states")
+    other = middle._replace(discretiser_digest="another map from readings to states")
     assert history_of(far, {1: first, 2: other, 3: last}).spans[1].noise is None
 
 
