@@ -137,8 +137,8 @@ def dates_of(policy: AnyPolicy, history: History, *, windows_only: bool = False)
         return dates._replace(outer_bound=None) if unbounded else dates
     spans = history.spans
     if not isinstance(policy, Policy):
-        versions = {span.version for span in spans}
-        return PromiseDates(1, 0 if versions <= {policy.version} else None)
+        is_known = history.complete or policy.version == 1  # whether another version drew before
+        return PromiseDates(1, 0 if is_known and {span.version for span in spans} <= {policy.version} else None)
     if all(span.version == policy.version for span in spans) and history.complete:
         promise = (windows_only and policy.windows_alone) or policy.guarantee
         return PromiseDates(promise.stretch_ticks, 0)

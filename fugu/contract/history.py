@@ -134,13 +134,12 @@ UNCHANGED = History()
 
 def history_alone(policy: AnyPolicy) -> History:
     """Return the history of a stream of which only the policy is known; before version 1 there was no policy."""
-    if not isinstance(policy, Policy):
-        return UNCHANGED
     names = (name for name in related_names(policy) if not name.startswith(f"{policy.device}/"))
     related_streams = tuple(RelatedStream(name, None) for name in names)
     if policy.version == 1:
         return History(related_streams=related_streams)
-    return History((Span(policy.version, Noise.of(policy), None),), complete=False, related_streams=related_streams)
+    noise = Noise.of(policy) if isinstance(policy, Policy) else None
+    return History((Span(policy.version, noise, None),), complete=False, related_streams=related_streams)
 
 
 def related_names(policy: AnyPolicy) -> tuple[str, ...]:

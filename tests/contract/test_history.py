@@ -194,6 +194,11 @@ def test_of_measured_streams_a_change_is_not_covered() -> None:
     spans = (Span(1, None, 0, 99), Span(2, None, 100))
     assert dates_of(first, History(spans[:1])).holds_always
     assert dates_of(second, History(spans)) == PromiseDates(1, None, None, None)
+    later = History(spans[1:], complete=False)  # frames of version 1 never came
+    assert dates_of(second, later) == dates_of(second, history_alone(second)) == PromiseDates(1, None, None, None)
+    assert dates_of(second, later._replace(complete=True)).holds_always
+    assert dates_of(first, History(spans[:1], complete=False)).holds_always
+    assert dates_of(first, history_alone(first)).holds_always
 
 
 PAIRS = JointChains(
