@@ -212,6 +212,8 @@ class FleetPolicy:
         if answer["changes"]:
             running_version = self.trusted.version
             trust_state = unpack(bytes.fromhex(answer["state"]))
+            if kind == "stop":  # also if the file of trust is lost, or an older one
+                trust_state = self.trusted.with_changes(stopped=max(trust_state.stopped, self.trusted.stopped))
             if trust_state.version < running_version + (kind == "policy"):
                 refusal = f"version {running_version} is in force, not in the file of trust"
                 self._refuse(topic, payload, Reason.REPLAYED, refusal)

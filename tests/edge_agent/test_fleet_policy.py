@@ -313,6 +313,15 @@ def test_a_stop_that_comes_before_a_new_root_document_is_judged_again_under_it(b
         assert bench.fleet.silence_code(time.time()) is StatusCode.STOPPED
 
 
+def test_a_stop_holds_although_the_file_of_trust_was_lost(bench: Bench, tmp_path: Path) -> None:
+    bench.judge(POLICY, b"five", accepted(5))
+    (tmp_path / "trust").unlink()
+    assert bench.judge(STOP, b"stop", stop(5, 0)).reason == ""
+    assert bench.fleet.silence_code(time.time()) is StatusCode.STOPPED
+    stored = unpack((tmp_path / "trust").read_bytes())
+    assert (stored.version, stored.stopped) == (5, 5)
+
+
 def test_a_stop_outlives_a_restart(tmp_path: Path) -> None:
     assert Bench(tmp_path, trusted=state(version=3, stopped=3)).fleet.silence_code(time.time()) is StatusCode.STOPPED
     assert Bench(tmp_path, trusted=state(version=4, stopped=3)).fleet.silence_code(time.time()) is None
