@@ -27,7 +27,7 @@ from figures import say_machine, table_head, table_row
 from processes import children_seconds
 
 from fugu.library.auto_words import percent
-from fugu.recordings.summary import time_words
+from fugu.recordings.summary import time_text
 
 COLUMNS = ("recording", "question", "promise", "verdict", "off by", "guessing", "attackers", "without", "s")
 _FIRST = slice(0, 90)
@@ -71,7 +71,7 @@ def length(document: dict[str, Any], period: float | None) -> str:
     if document["window_ticks"] is None:
         return document["kind"] if document["answers"] == "now" else str(document["answers"])
     ticks = document["window_ticks"]
-    return time_words(ticks * period) if period else f"{ticks} ticks"
+    return time_text(ticks * period) if period else f"{ticks} ticks"
 
 
 def row(words: list[str]) -> list[str]:

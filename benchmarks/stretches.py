@@ -25,7 +25,7 @@ from fugu.library.auto_words import percent
 from fugu.planning.candidates import Candidate, Problem, window_candidates, window_lengths
 from fugu.planning.question import Question, choose_states
 from fugu.recordings.readings import read_readings
-from fugu.recordings.summary import time_words
+from fugu.recordings.summary import time_text
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 STRETCHES = (0, 600, 3600, 28_800)
@@ -58,7 +58,7 @@ def row(file: Path) -> str:
             bold = "**" if 2.0 * error <= best.guess_error else ""
             cells.append(f"{bold}{percent(error)}{bold}" if candidates else "-")
     name = file.name if file.parent == DATA else str(file)
-    window = time_words(lengths[0] * period)
+    window = time_text(lengths[0] * period)
     return table_row([f"`{name}`", window, percent(best.guess_error), *cells])
 
 

@@ -27,7 +27,7 @@ from fugu.planning.auto import AIM, AutoPlan, longest_useful
 from fugu.planning.candidates import LEAST_JUDGED, Candidate
 from fugu.planning.states import Gaps
 from fugu.privacy.chain_model import covered_words
-from fugu.recordings.summary import summary, time_words
+from fugu.recordings.summary import summary, time_text
 
 __all__ = [
     "answer_words",
@@ -74,7 +74,7 @@ def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> Report:
         yield Line("Off by: mean absolute error. Guessing: always the usual answer. Test data: not used for planning.")
         if release.messages_per_day is not None:
             traffic_words = f"{release.messages_per_day:.2g} messages ({release.bytes_per_day:.3g} bytes) a day"
-            yield Line(f"* arrives after {time_words(release.latency_seconds or 0.0)}, in {traffic_words}.")
+            yield Line(f"* arrives after {time_text(release.latency_seconds or 0.0)}, in {traffic_words}.")
     if isinstance(policy, Policy):
         yield stretch_table(_stretches(policy), discretiser=policy.discretiser, changes=readings.changes)
         yield Line(change_words(policy.chains, policy.guarantee.epsilon, policy.clock.period_us / 1_000_000))
@@ -321,7 +321,7 @@ def _trade_off_words(plan: AutoPlan, candidate: Candidate) -> Iterator[str]:
     if len(plan.bins) == 1 and candidate.chains.changes:  # the universal bound in closed form
         odds_root, error_loss = math.sqrt(candidate.chains.odds_bound), error_limit * question.epsilon
         formula = f"({protected_ticks} + {odds_root:.3g} - 1)/{error_loss:.2g} ticks"
-    needed_words = f"windows of {time_words(needed_ticks * period)}: {formula}"
+    needed_words = f"windows of {time_text(needed_ticks * period)}: {formula}"
     yield f"To protect any {stretch_text} at {epsilon_text}, an error of {percent(error_limit)} needs {needed_words}."
     windows = [other for other in plan.candidates if other.kind == "windows" and other.devices == 1]
     longest_ticks, window_ticks = max((longest_useful(plan, window), window.window_ticks or 0) for window in windows)
@@ -330,7 +330,7 @@ def _trade_off_words(plan: AutoPlan, candidate: Candidate) -> Iterator[str]:
     else:
         yield (
             f"Windows of {_span(plan, window_ticks)} could be useful and protect stretches of at most "
-            f"{longest_ticks} tick{'s' * (longest_ticks > 1)} ({time_words(longest_ticks * period)}) at {epsilon_text}."
+            f"{longest_ticks} tick{'s' * (longest_ticks > 1)} ({time_text(longest_ticks * period)}) at {epsilon_text}."
         )
 
 
@@ -368,7 +368,7 @@ def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
     share_words = share_words if share_words.startswith(("above ", "at ")) else f"of '{share_words}'"
     share_phrase = "the share of each state" if candidate.answers == "histogram" else f"the share {share_words}"
     if candidate.blocks is not None:
-        share_phrase += f" in each {time_words(candidate.blocks.seconds)} of the day ({candidate.blocks.zone})"
+        share_phrase += f" in each {time_text(candidate.blocks.seconds)} of the day ({candidate.blocks.zone})"
     group_words = f", averaged over {candidate.devices} devices" if candidate.devices > 1 else ""
     symbol_words = f" from a randomised symbol {_interval(plan, candidate)}" if candidate.kind == "symbols" else ""
     return f"{share_phrase} over {_span(plan, candidate.window_ticks)}{group_words}{symbol_words}"
@@ -381,8 +381,8 @@ def _interval(plan: AutoPlan, candidate: Candidate) -> str:
 def _span(plan: AutoPlan, ticks: int) -> str:
     period = plan.readings.period
     if plan.readings.steady:
-        return time_words(ticks * period)
-    return f"about {time_words(float(f'{ticks * period:.2g}'))} ({ticks} ticks)"
+        return time_text(ticks * period)
+    return f"about {time_text(float(f'{ticks * period:.2g}'))} ({ticks} ticks)"
 
 
 def quality_words(candidate: Candidate, *, at_least: bool = False) -> str:
@@ -416,7 +416,7 @@ def percent(share: float) -> str:
 def _candidate_row(plan: AutoPlan, candidate: Candidate) -> list[str]:
     name = f"symbols {_interval(plan, candidate).partition(' (')[0]}" if candidate.kind == "symbols" else "windows"
     if candidate.blocks is not None:
-        name = f"profile, {time_words(candidate.blocks.seconds)}"
+        name = f"profile, {time_text(candidate.blocks.seconds)}"
     name += f", {candidate.devices} devices" if candidate.devices > 1 else ""
     return [
         name + " *" * candidate.same_release(plan.recommended),

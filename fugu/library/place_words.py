@@ -14,7 +14,7 @@ from fugu.library.report import JsonObject, Line, Report, Table
 from fugu.places.composition import measured_stretches
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
-from fugu.recordings.summary import summary, time_words
+from fugu.recordings.summary import summary, time_text
 
 __all__ = ["place_document", "place_report", "place_verdict", "place_words"]
 
@@ -119,4 +119,4 @@ def _candidate_row(plan: PlacePlan, index: int) -> list[str]:
 
 
 def _interval(plan: PlacePlan, every: int) -> str:
-    return f"every {time_words(every * plan.period)}"
+    return f"every {time_text(every * plan.period)}"

@@ -13,7 +13,7 @@ from fugu.library.place_words import place_verdict, place_words
 from fugu.planning.auto import AutoPlan
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
-from fugu.recordings.summary import time_words
+from fugu.recordings.summary import time_text
 
 __all__ = ["answer_pictures", "errors_table", "place_page", "plan_page"]
 
@@ -113,7 +113,7 @@ def _answer_lane(caption: str, true_shares: list[float], shares: list[float], re
     if blocks is None:
         return lane
     return lane._replace(
-        head=f"{caption} in each {time_words(blocks.seconds)} of the day ({blocks.zone}), the last days",
+        head=f"{caption} in each {time_text(blocks.seconds)} of the day ({blocks.zone}), the last days",
         height=176,
         marks=[(part + 0.5, label.partition("-")[0]) for part, label in enumerate(blocks.labels)],
         shapes=part_shapes(shares, true_shares, error_95, axis_top),

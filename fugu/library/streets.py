@@ -32,7 +32,7 @@ from fugu.planning.policy_builder import Target, next_version
 from fugu.planning.question import Question
 from fugu.planning.street import SIZES, Size, StreetPlan, plan_street
 from fugu.recordings.options import ReadOptions, read_options
-from fugu.recordings.summary import time_words
+from fugu.recordings.summary import time_text
 
 __all__ = ["Street", "read_group", "refuse_not_of_homes", "street", "street_of"]
 
@@ -114,7 +114,7 @@ class Street:
     def verdict(self) -> list[str]:
         """Sentences: is the sum useful, is it private, under which condition, and how many homes may be missing."""
         plan, size = self.details, self.details.size
-        window_text = time_words(plan.length * plan.period)
+        window_text = time_text(plan.length * plan.period)
         error_text = f"off by {error_words(size.off)} on average; guessing is off by {error_words(size.constant)}"
         usefulness = "Useful" if self.useful else "Not useful"
         sentences = [

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
     from fugu.recordings.values import Cells
 
-__all__ = ["Recording", "plain_csv", "summary", "time_words"]
+__all__ = ["Recording", "plain_csv", "summary", "time_text"]
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _BARS = "▁▂▃▄▅▆▇█"
@@ -93,7 +93,7 @@ def summary(source: str, facts: Facts) -> tuple[str, str]:
 def _row_phrases(facts: Facts) -> list[str]:
     """Describe rows and times in phrases: kind, range, missing readings, longest hold and gaps."""
     phrases = []
-    period_words = "" if facts.period_seconds is None else f"one every {time_words(facts.period_seconds)}"
+    period_words = "" if facts.period_seconds is None else f"one every {time_text(facts.period_seconds)}"
     match facts.row_kind:
         case "changes":
             phrases.append(f"rows are changes, as {facts.why}, and are looked at {period_words.removeprefix('one ')}")
@@ -108,13 +108,13 @@ def _row_phrases(facts: Facts) -> list[str]:
     missing_rows = sum(facts.missing.values())
     phrases.append(f"{missing_rows / facts.rows:.1%} without a reading" if missing_rows else "none without a reading")
     if facts.longest_hold_seconds is not None:
-        phrases.append(f"longest hold {time_words(facts.longest_hold_seconds)}")
+        phrases.append(f"longest hold {time_text(facts.longest_hold_seconds)}")
     if facts.gaps:
         phrases.append(f"{facts.gaps} gaps")
     return phrases
 
 
-def time_words(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     """Return a duration in its largest unit, with three digits."""
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
     return f"{seconds / size:.3g} {unit}"

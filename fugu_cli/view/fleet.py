@@ -18,7 +18,7 @@ from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from fugu.host.checks import shortened_names
 from fugu.library.guarantee import stretch_documents, stretch_table
 from fugu.library.report import JsonObject, Line, Report, Result, Table, newest_rows
-from fugu_cli.view.terminal import rendered, warn, working
+from fugu_cli.view.terminal import render, warn, working
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal, RolloutPlan, Stage
 from gateway.fleet.registry import Device, Registry
@@ -343,7 +343,7 @@ def watch(registry: Registry, rollout_number: int, sleep: Callable[[float], None
         while True:
             rollout = Rollouts(registry).show(rollout_number)
             if live is not None:
-                live.update(rendered(_rollout_parts(rollout, rollout_number)), refresh=True)
+                live.update(render(_rollout_parts(rollout, rollout_number)), refresh=True)
             elif (line := _rollout_line(rollout)) != previous_line:
                 print(previous_line := line, flush=True)
             if rollout.state.phase not in ACTIVE:

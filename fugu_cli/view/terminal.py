@@ -17,7 +17,7 @@ from fugu.contract.errors import printable
 from fugu.host.terminal import print_lines
 from fugu.library.report import Report, Result, Table
 
-__all__ = ["rendered", "say", "say_waiting", "show", "show_report", "show_table", "warn", "working"]
+__all__ = ["render", "say", "say_waiting", "show", "show_report", "show_table", "warn", "working"]
 
 _BETWEEN = 2
 """The characters between columns of a table."""
@@ -75,7 +75,7 @@ def say(text: str, style: str = "") -> None:
     console().print(Text("\n".join(map(printable, text.split("\n"))), style=style))
 
 
-def rendered(report: Report) -> Group:
+def render(report: Report) -> Group:
     """Return a report's lines and tables as one object that a terminal can redraw."""
     renderables: list[RichTable | Text] = []
     for part in report:
