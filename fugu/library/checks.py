@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -184,6 +185,8 @@ def attack(
         FuguError: the policy or a recording cannot be read, or the policy is of points.
     """
     with python_call(attack, reading_options, READ_OPTIONS):
+        if known is not None and not (isinstance(known, Integral) and known >= 2):
+            raise UsageError(f"known must be a whole number from 2 on, got {known!r}")
         draws = drawn_releases(_as_policy(policy), recording, **reading_options)
         return tuple(trial for recorded_policy in draws for trial in recorded_policy.trials(known))
 

@@ -40,8 +40,8 @@ def history(
     *,
     device: str | Sequence[str] | None = None,
     stream: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
+    since: str | float | None = None,
+    until: str | float | None = None,
 ) -> DataFrame:
     """Read a table of what a fleet has published; reading it costs no privacy.
 
@@ -60,7 +60,8 @@ def history(
         FuguError: there is no such store, table or time.
         ModuleNotFoundError: pandas or pyarrow is not installed: `pip install 'fugu-edge[notebook]'`.
     """
-    span = span_of(since, until, ("since", "until"))
+    moments = [None if moment is None else str(moment) for moment in (since, until)]
+    span = span_of(moments[0], moments[1], ("since", "until"))
     if Path(source).is_dir():
         return _load(Path(source), table, device, stream, span)
     from gateway.history.export import export_history

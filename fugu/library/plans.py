@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from html import escape
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from fugu.attackers.evaluation import Attack
 from fugu.attackers.stretches import StretchAttack
-from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.errors import FuguError, TopicError, UsageError
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
@@ -393,6 +394,8 @@ def target_of(fleet: str, device: str, stream: str | None, epoch: float | None =
     TopicError: a topic cannot hold a name. UsageError: tick 0 is before 1970, or later than zones can be computed for.
     """
     topic_of("symbols", fleet, device, stream or "readings")
+    if "+" in (fleet, device, stream):
+        raise TopicError("a policy is of one stream of one device: '+' is no name")
     if epoch is not None and not 0.0 <= epoch <= _LATEST_EPOCH:
         raise UsageError(f"--epoch must be Unix seconds from 0 to {_LATEST_EPOCH}, got {epoch:g}")
     return Target(fleet, device, stream, epoch)
@@ -520,6 +523,9 @@ def question_of(
     UsageError: a word cannot be read. FuguError: a number is out of range, or two options contradict each other.
     """
     baseline_length, is_baseline_time = (None, False) if baseline is None else arguments.span(str(baseline), "baseline")
+    for name, count in (("devices", devices), ("days", 1 if days is None else days)):
+        if not isinstance(count, Integral) or count < 1:
+            raise UsageError(f"{name} must be a whole number above 0, got {count!r}")
     error_limit = None
     if within is not None:
         is_percent = str(within).endswith("%")
@@ -535,7 +541,9 @@ def question_of(
     window_length, is_length_time = (None, False) if window is None else arguments.span(str(window), "window")
     state_names = states.split(",") if isinstance(states, str) else states
     return Question(
-        epsilon=arguments.positive(float(epsilon), "epsilon"),
+        epsilon=arguments.positive(
+            epsilon if isinstance(epsilon, int | float) else arguments.number(str(epsilon), "epsilon"), "epsilon"
+        ),
         want=None if want is None else arguments.one_of(want, "want", _WANTS),
         baseline=baseline_length,
         baseline_is_time=is_baseline_time,

@@ -161,9 +161,12 @@ def deliver(broker: Broker, messages: Iterable[tuple[str, bytes]], on_wait: Say 
             yield is_accepted
 
 
-def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[str, bytes]]:
+def listen(
+    broker: Broker, topics: Sequence[str], seconds: float, on_wait: Say = say_nothing
+) -> list[tuple[str, bytes]]:
     """Return topics and payloads, in order, of the messages that come within some seconds of subscribing.
 
+    `on_wait` is called once with the reason, if there has been no connection for 3 seconds.
     LinkError: there was no connection within a minute, it was lost, or the broker has refused a subscription.
     """
     messages: list[tuple[str, bytes]] = []
@@ -172,6 +175,7 @@ def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[
         f"audit-{time.time_ns()}",
         tuple(topics),
         on_message=lambda topic, payload, _retained: messages.append((topic, payload)),
+        on_absent=on_wait,
     )
     with link:
         _wait_until(link, lambda: link.subscribed, _CONNECT_SECONDS)

@@ -23,7 +23,8 @@ from fugu.host.arguments import positive
 from fugu.host.files import write_public
 from fugu.library.checks import load_policy
 from fugu.library.report import Result
-from fugu.mqtt.probe import listen
+from fugu.mqtt.broker import LinkError
+from fugu.mqtt.probe import listen, probe
 from fugu.planning.recorded_policy import true_states
 from fugu.recordings.options import read_options
 from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, check_commands, output_option
@@ -33,7 +34,7 @@ from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.connection import broker_of
 from fugu_cli.view.audit import device_result, statement_result, stream_result
 from fugu_cli.view.ledger import audit_result
-from fugu_cli.view.terminal import working
+from fugu_cli.view.terminal import say_waiting, working
 from gateway.audit.access import AccessList, planned_audiences
 from gateway.audit.recordings import Message, read_messages, stream_topics
 from gateway.audit.statement import Finding, Statement, policy_statement
@@ -146,6 +147,8 @@ def device(
     policy = load_policy(file)
     tests: list[DrawTest] = []
     problem, policy_parts, address = "", _policy_parts(policy), broker_of(broker)
+    if (outcome := probe(address, log_in=False, on_wait=say_waiting)).step != "done":
+        raise LinkError(f"the agent has to reach the broker: {outcome.problem}")
     for policy_part in policy_parts:
         draw_count = counts if isinstance(policy_part, Policy) and policy_part.table is None else draws
         with tempfile.TemporaryDirectory() as folder, working("drawing"):
@@ -228,7 +231,7 @@ def stream(
             messages = read_messages(recording)
         elif live is not None:
             topics = stream_topics(policies[0])
-            messages = listen(address, topics, positive(live, "live"))
+            messages = listen(address, topics, positive(live, "live"), say_waiting)
         recorded_truth = None
         if truth is not None:
             if not isinstance(policies[0], Policy):

@@ -166,6 +166,8 @@ def history(
     from gateway.estimates.history import estimates_between
 
     location = Place.of(store)
+    if last is not None and first > last:
+        raise UsageError("--first must not be after --last")
     for estimate_row in estimates_between(location.store, device, stream, first, last, location.lag):
         print_history(as_json, estimate_row)
 

@@ -169,6 +169,8 @@ def test_history_is_what_was_published_in_tick_order_and_within_its_ticks(tmp_pa
     file = gateway_file(tmp_path / "gateway.toml", 1, store=scene.path, lag=4)
     lines = fugu("gateway", "history", "watch", "hr", "--store", file).out.splitlines()
     assert (len(lines), lines[0][:29]) == (26, "watch/hr tick 0: most likely ")
+    done = fugu("gateway", "history", "watch", "hr", "--store", scene.path, "--first", 5, "--last", 4)
+    assert (done.code, done.err) == (2, "fugu: --first must not be after --last\n")
     done = fugu("gateway", "history", "watch", "gait", "--store", scene.path)
     assert (done.code, done.err) == (1, "fugu: store s.sqlite has nothing of watch/gait\n")
 

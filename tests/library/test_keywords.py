@@ -32,6 +32,25 @@ def test_every_call_refuses_an_option_that_it_has_not(name: str, option: str, si
     assert str(raised.value) == f"{name} has no option {option!r}: {advice}"
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "message"),
+    [
+        ("plan", {"epsilon": "x"}, "epsilon must be a number, got 'x'"),
+        ("plan", {"epsilon": None}, "epsilon must be a number, got 'None'"),
+        ("plan", {"devices": 0}, "devices must be a whole number above 0, got 0"),
+        ("plan", {"devices": 1.5}, "devices must be a whole number above 0, got 1.5"),
+        ("plan", {"days": 0}, "days must be a whole number above 0, got 0"),
+        ("plan", {"device": "+"}, "a policy is of one stream of one device: '+' is no name"),
+        ("attack", {"known": 0}, "known must be a whole number from 2 on, got 0"),
+        ("attack", {"known": "2"}, "known must be a whole number from 2 on, got '2'"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused_in_a_line(name: str, option: dict[str, object], message: str) -> None:
+    with pytest.raises(fugu.FuguError) as raised:
+        CALLS[name](**option)
+    assert str(raised.value) == message
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_no_call_takes_the_zone_that_a_plan_sets_itself(name: str) -> None:
     with pytest.raises(fugu.FuguError, match=f"^{name} has no option 'day_parts'"):
@@ -53,13 +72,14 @@ def test_errors_write_options_as_python_does(call: Callable[..., object], tmp_pa
 @pytest.mark.parametrize(
     ("since", "until", "message"),
     [
+        (3, 2, "since must be before until"),
         ("x", None, "since must be Unix seconds or like 2030-01-31T12:00, got 'x'"),
         (None, "x", "until must be Unix seconds or like 2030-01-31T12:00, got 'x'"),
         ("2025-01-02", "2025-01-01", "since must be before until"),
     ],
 )
 def test_a_span_that_is_none_is_refused_by_the_names_of_arguments(
-    since: str | None, until: str | None, message: str, tmp_path: Path
+    since: str | int | None, until: str | int | None, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(fugu.FuguError) as raised:
         fugu.history(tmp_path, since=since, until=until)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fugu.mqtt import Broker, Link, LinkError
-from fugu.mqtt.probe import probe
+from fugu.mqtt.probe import listen, probe
 from gateway.deployment.folders import clear_retained
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.command import Fugu
@@ -97,3 +97,19 @@ def test_the_doctor_names_broker_and_fleet(fugu: Fugu, silent: Broker, tmp_path:
     done = fugu("doctor", gateway_file(tmp_path / "gateway.toml", silent, store="none.db"))
     assert done.code == 1
     assert done.err == f"fugu: no answer from the broker at {silent.address}; waiting for fleet home\n"
+
+
+def test_who_listens_is_told_of_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fugu.mqtt.probe._CONNECT_SECONDS", 0.5)
+    lines: list[str] = []
+    with pytest.raises(LinkError, match="no broker at"):
+        listen(Broker(port=free_port()), ["fugu/2/home/release/+/+"], 0.1, lines.append)
+    assert [line.partition(": ")[2] for line in lines] == ["Connection refused"]
+
+
+def test_a_device_is_not_tested_without_a_broker(fugu: Fugu, tmp_path: Path) -> None:
+    chain = ("--q", ".3", "--r", ".3", "--epsilon", 1, "--for", "home/w/s", "--period", "1", "--threshold", "1")
+    assert fugu("plan", "stream", *chain, "-o", tmp_path / "p.json").code == 0
+    address = f"127.0.0.1:{free_port()}"
+    done = fugu("check", "device", tmp_path / "p.json", "--broker", address)
+    assert (done.code, done.err) == (1, f"fugu: the agent has to reach the broker: {address}: Connection refused\n")
