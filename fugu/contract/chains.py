@@ -57,7 +57,6 @@ class JointStream(Document):
 
     Attributes:
         name: "stream", of the device that has the policy, or "device/stream".
-        states: the number of its states.
         rate: the most that all outputs of the stream together tell of any two of its states at one tick, in nats.
     """
 

@@ -102,7 +102,6 @@ class AgentPolicy(Policy):
     """A compiled policy with what only an agent does.
 
     Attributes:
-        points: True for a policy of points.
         origin, step, cells: the grid, as in `fugu.contract.discretisers.Cells`.
     """
 

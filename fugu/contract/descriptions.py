@@ -400,10 +400,10 @@ def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
 def _describe_promise(
     promise: Guarantee | StreamLoss, stretches: Sequence[Stretch], dates: PromiseDates
 ) -> DescribedPromise:
-    def epsilon_outside(ticks: int, lowest: float | None) -> float | None:
-        if dates.outer_bound is None or lowest is None:
+    def epsilon_outside(ticks: int, epsilon: float | None) -> float | None:
+        if dates.outer_bound is None or epsilon is None:
             return None
-        return _finite(max(lowest, dates.outer_bound.epsilon(ticks)))
+        return _finite(max(epsilon, dates.outer_bound.epsilon(ticks)))
 
     return DescribedPromise(
         epsilon=promise.epsilon,

@@ -118,7 +118,7 @@ class Cells(Document):
     missing: Label | None = None
 
     def _check_consistency(self) -> None:
-        _check_names(self, len(self.cells), _subject("cell", len(self.cells)))
+        _check_names(self, len(self.cells), _subject_words("cell", len(self.cells)))
         if len(set(self.cells)) != len(self.cells):
             raise ValueError("two states have the same cell")
 
@@ -128,12 +128,12 @@ Discretiser = Annotated[Thresholds | Baseline | Categories | Cells, Field(discri
 
 
 def _check_edges(discretiser: Thresholds | Baseline) -> None:
-    _check_names(discretiser, len(discretiser.edges) + 1, _subject("edge", len(discretiser.edges)))
+    _check_names(discretiser, len(discretiser.edges) + 1, _subject_words("edge", len(discretiser.edges)))
     if any(low >= high for low, high in pairwise(discretiser.edges)):
         raise ValueError("edges must increase strictly")
 
 
-def _subject(noun: str, count: int) -> str:
+def _subject_words(noun: str, count: int) -> str:
     return f"{count} {noun} makes" if count == 1 else f"{count} {noun}s make"
 
 

@@ -222,15 +222,13 @@ class SharedWindow(Document):
 
     def check_stream(self, fleet: str, stream: str, states: tuple[str, ...], clock: tuple[int, int]) -> None:
         """Refuse another stream than the group's, or another epoch or period, by a ValueError."""
-        group = self.group
-        for field, policy_value, expected in (
-            ("fleet", fleet, group.fleet),
-            ("stream", stream, group.stream),
-            ("states", states, group.states),
-            ("clock", clock, (group.epoch_us, group.period_us)),
+        group, policy_values = self.group, (fleet, stream, states, clock)
+        group_values = group.fleet, group.stream, group.states, (group.epoch_us, group.period_us)
+        for field, value, expected in zip(
+            ("fleet", "stream", "states", "clock"), policy_values, group_values, strict=True
         ):
-            if policy_value != expected:
-                raise ValueError(f"the {field} of group {group.name} is another: {expected}, and here {policy_value}")
+            if value != expected:
+                raise ValueError(f"the {field} of group {group.name} is another: {expected}, and here {value}")
 
     @property
     def envelope(self) -> Envelope:

@@ -254,11 +254,9 @@ def _larger_noise(noise: Noise | None, other_noise: Noise | None) -> Noise | Non
     """Return the larger ratios of two noises in each direction, or `None` if these are unknown or of other states."""
     if noise is None or other_noise is None or noise.discretiser_digest != other_noise.discretiser_digest:
         return None
-    return Noise(
-        largest_ratios(noise.ratios, other_noise.ratios),
-        largest_ratios(noise.window_ratios, other_noise.window_ratios),
-        noise.discretiser_digest,
-    )
+    ratios = largest_ratios(noise.ratios, other_noise.ratios)
+    window_ratios = largest_ratios(noise.window_ratios, other_noise.window_ratios)
+    return Noise(ratios, window_ratios, noise.discretiser_digest)
 
 
 def louder_intervals(policy: Policy, history: History) -> list[Interval]:

@@ -68,7 +68,7 @@ class JsonMessage:
     Fields with a default value may be missing, unless they are constants. A text in an annotation is its description.
 
     Attributes:
-        MOST: the most bytes of a message.
+        MAX_BYTES: the most bytes of a message.
         constants: fields that are always on the wire, though they have a default value.
         columns: names on the wire of fields with a number for each label, which follows the name.
     """

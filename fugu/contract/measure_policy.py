@@ -86,7 +86,6 @@ class Change(Document):
 
     Attributes:
         tick: of the cycle; the step from this tick to the next is the first of them.
-        transition: as in the policy.
     """
 
     tick: int = Field(ge=1)

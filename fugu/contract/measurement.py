@@ -295,10 +295,9 @@ def _check_pairs(measurement: Measurement, states: list[int], constraint: int, p
         for peer in neighbours:
             if peer > state and not protects(state, peer):
                 raise GuaranteeError(f"some point tells state {state} from state {peer}, which the policy graph joins")
-        if (
-            len(neighbours) < measurement.degree - 1
-            and (partners := _too_few_partners(measurement, state, states, protects)) is not None
-        ):
+        if len(neighbours) >= measurement.degree - 1:
+            continue
+        if (partners := _too_few_partners(measurement, state, states, protects)) is not None:
             if partners == 0:
                 raise GuaranteeError(f"state {state} is exposed: no other possible state is hidden together with it")
             raise GuaranteeError(

@@ -51,9 +51,9 @@ __all__ = [
 ]
 
 
-def _check_intervals(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
+def _check_intervals(values: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> None:
     """Refuse values that do not each lie in their own interval."""
-    if not all(lowest <= value <= highest for lowest, value, highest in zip(low, values, high, strict=True)):
+    if not all(lowest <= value <= highest for lowest, value, highest in zip(lows, values, highs, strict=True)):
         raise range_error("a value is not inside its interval")
 
 

@@ -94,9 +94,7 @@ class StretchBound:
 
     Attributes:
         loss_bound: in nats, of `ticks` ticks in a row: for every tick and pair of states, rate + past + future.
-        ticks: at least 1.
         rate: bound on what a tick's own output tells of any two states, without the windows.
-        windows: the windows that are counted as well.
         equal_leakages: whether past and future have the same bound for each pair, at every tick.
         hidden: whether different states may show the same, at no rate: past and future then tell at most `loss_bound`.
         known_elsewhere: whether it holds against adversaries who know other states, so that separate stretches add up.

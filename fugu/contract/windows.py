@@ -102,7 +102,6 @@ class Window(QueryDocument):
     Attributes:
         name: different from the name of every other window of the stream.
         stride: ticks from the beginning of one window to that of the next; below `length`, windows overlap.
-        start: the first tick of window 0.
         states: the states whose ticks are counted together, by label or by index; or `EACH`, a count for each.
         scale: of the noise, in ticks: an integer, "20", or a fraction in lowest terms, "7/3".
         mechanism: the mechanism by which the noise was planned; devices prove every guarantee by the chain accountant.
