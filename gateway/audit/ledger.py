@@ -130,9 +130,8 @@ def audit_ledger(
     groups, streams = _stream_groups(audit.disclosures), list[StreamLoss]()
     all_charges: list[tuple[Disclosure, bool]] = []
     for key, stream_disclosures in sorted(disclosures.items()):
-        moving_disclosures = [
-            other for stream in groups[key[:2]] for other in disclosures.get(AccountKey(*stream, key.audience), ())
-        ]
+        moving_keys = (AccountKey(*stream, key.audience) for stream in groups[key[:2]])
+        moving_disclosures = [other for moving_key in moving_keys for other in disclosures.get(moving_key, ())]
         raised_charges = [_raised_charge(disclosure, moving_disclosures, history) for disclosure in stream_disclosures]
         losses = ((stream_loss(disclosure), leaks) for disclosure, leaks in raised_charges)
         final_losses = (loss._replace(epsilon=_with_slack(loss.epsilon, loss.promise, leaks)) for loss, leaks in losses)

@@ -323,10 +323,8 @@ def _definitions(
 ) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
     """Return all counts of some streams, and sentences about releases and streams that are left out."""
     definitions: list[Definition] = []
-    problems = [
-        f"stream {name} moves together with these: give its policy, too"
-        for name in JointStreams.of(policies).missing_streams
-    ]
+    missing_streams = JointStreams.of(policies).missing_streams
+    problems = [f"stream {name} moves together with these: give its policy, too" for name in missing_streams]
     for policy_number, policy in enumerate(policies):
         releases, release_problems = gateway_releases(policy, config)
         problems += release_problems

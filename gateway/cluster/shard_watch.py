@@ -76,9 +76,8 @@ class ShardChannel:
         """Replace the needed ticks: by device and stream, the first tick that releases need, whatever its age."""
         with self._db.transaction():
             self._db.execute("DELETE FROM needed")
-            self._db.executemany(
-                "INSERT INTO needed VALUES (?, ?, ?)", [(*stream_key, tick) for stream_key, tick in first_ticks.items()]
-            )
+            rows = [(*stream_key, tick) for stream_key, tick in first_ticks.items()]
+            self._db.executemany("INSERT INTO needed VALUES (?, ?, ?)", rows)
             self._db.execute("UPDATE known SET known=1")
 
     def needed_ticks(self) -> dict[tuple[str, str], int]:

@@ -106,9 +106,8 @@ def examine(installation: Installation, on_waiting: Say = say_nothing) -> list[F
     findings = [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
     findings += [checks.private_file(file) for file in installation.secrets]
     if installation.policies is not None:
-        findings += _check_policies(
-            installation.policies, installation.fleet, time.time(), is_signed=installation.registry is not None
-        )
+        is_signed = installation.registry is not None
+        findings += _check_policies(installation.policies, installation.fleet, time.time(), is_signed=is_signed)
         if installation.releases is not None and any(installation.policies.glob("*.json")):
             findings += _check_releases(installation.releases, installation.policies, installation.fleet)
     is_connected = False

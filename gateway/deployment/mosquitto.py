@@ -273,18 +273,13 @@ class Settings(Document):
 def public_files(settings: Settings) -> dict[str, str]:
     """Return the contents of a broker's files that follow from its settings and hold no secret, by file name."""
     broker_limits = limits(settings.accounts)
-    files = {
-        "mosquitto.conf": _configuration(settings),
-        "fugu-broker.nft": firewall(settings.fleet, settings.port, broker_limits.per_source),
-    }
+    firewall_rules = firewall(settings.fleet, settings.port, broker_limits.per_source)
+    files = {"mosquitto.conf": _configuration(settings), "fugu-broker.nft": firewall_rules}
     if not settings.in_place:
         credential_names = ["mosquitto.conf", "ca.pem", "server.pem", "server.key", "access.acl"]
         credential_names += [] if settings.mutual else ["passwords"]
-        unit_fields = {
-            "CREDENTIALS": BROKER.credentials(credential_names),
-            "MEMORY": str(broker_limits.memory),
-            "FILES": str(broker_limits.files),
-        }
+        unit_fields = {"MEMORY": str(broker_limits.memory), "FILES": str(broker_limits.files)}
+        unit_fields["CREDENTIALS"] = BROKER.credentials(credential_names)
         files["fugu-broker.service"] = unit("fugu-broker.service", unit_fields)
     return files
 

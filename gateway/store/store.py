@@ -363,10 +363,8 @@ class AgedStore:
         return begin
 
     def _frame_rows(self, frames: FrameTable, sequence: int, order: str, limit: int) -> list[AgedFrame]:
-        query = (
-            f"SELECT {frames.key}, {frames.last}, policy_version FROM {frames.table} "
-            f"WHERE stream=? ORDER BY {frames.key} {order} LIMIT ?"
-        )
+        query = f"SELECT {frames.key}, {frames.last}, policy_version FROM {frames.table} WHERE stream=? "
+        query += f"ORDER BY {frames.key} {order} LIMIT ?"
         return [AgedFrame(*row) for row in self._db.execute(query, (sequence, limit))]
 
 
@@ -544,10 +542,8 @@ class Store:
 
     def put_shifts(self, stream: int, spans: Iterable[Span], oldest: int) -> None:
         """Store new and changed spans of a sequence's shifts, and remove those whose shift is below the oldest."""
-        query = (
-            "INSERT INTO shifts VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (stream, shift) DO UPDATE SET first=excluded.first, last=excluded.last"
-        )
+        query = "INSERT INTO shifts VALUES (?, ?, ?, ?) ON CONFLICT (stream, shift) "
+        query += "DO UPDATE SET first=excluded.first, last=excluded.last"
         self._db.executemany(query, [(stream, *span) for span in spans])
         self._db.execute("DELETE FROM shifts WHERE stream=? AND shift<?", (stream, oldest))
 
@@ -585,10 +581,8 @@ class Store:
 
     def outbox(self, after_serial: int, limit: int) -> list[Outgoing]:
         """The next estimates of owned devices above a serial, in order, `limit` at most; empty after the last."""
-        query = (
-            "SELECT serial, device, outbox.stream, streams.stream, frame FROM outbox JOIN streams ON id=outbox.stream "
-            "WHERE serial>? ORDER BY serial LIMIT ?"
-        )
+        query = "SELECT serial, device, outbox.stream, streams.stream, frame FROM outbox "
+        query += "JOIN streams ON id=outbox.stream WHERE serial>? ORDER BY serial LIMIT ?"
         rows = self.aged.owned_rows(query, after_serial, limit)
         return [Outgoing(serial, Place(number, device, name), frame) for serial, device, number, name, frame in rows]
 

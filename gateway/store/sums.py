@@ -165,12 +165,8 @@ class SumStore:
 
     def _reports(self, condition: str, document: bytes, window_number: int) -> list[StoredReport]:
         query = f"SELECT {_REPORT} FROM intact_reports WHERE document=? AND number=?{condition} ORDER BY place, device"
-        return [
-            StoredReport(
-                version,
-                tuple(json.loads(observed)),
-                bytes(parts),
-                SealedMasks.read(msgpack.unpackb(bytes(sealed)), "report"),
-            )
-            for version, observed, parts, sealed in self._db.execute(query, (document, window_number))
-        ]
+        reports = []
+        for version, observed, parts, sealed in self._db.execute(query, (document, window_number)):
+            masks = SealedMasks.read(msgpack.unpackb(bytes(sealed)), "report")
+            reports.append(StoredReport(version, tuple(json.loads(observed)), bytes(parts), masks))
+        return reports
