@@ -188,7 +188,8 @@ class Ledger:
         """The id of each account, by its key, followed by the terms of its newest row of the table `allowances`."""
         query = (
             "SELECT device, stream, audience, accounts.id, accounts.allowance, accounts.base, epsilon, adversary, "
-            "seconds, period_us, accounts.mechanism, class FROM accounts JOIN allowances ON account=accounts.id "
+            "seconds, period_us, accounts.mechanism, class FROM intact_accounts accounts "
+            "JOIN allowances ON account=accounts.id "
             "WHERE serial=(SELECT MAX(serial) FROM allowances WHERE account=accounts.id)"
         )
         return {AccountKey(*row[:3]): [*row[3:]] for row in self._db.execute(query)}
@@ -209,6 +210,10 @@ class Ledger:
             "WHERE (members.device, entries.stream, entries.audience)=(?, ?, ?) "
             "AND number>after_entry AND number<=COALESCE(through, number))"
         )
+        intact_query = "SELECT serial FROM intact_allowances WHERE account IN "  # fails if a row is damaged
+        intact_query += "(SELECT id FROM accounts WHERE (device, stream, audience)=(?, ?, ?))"
+        for member in members:
+            self._db.execute(intact_query, (*member, key.audience)).fetchall()
         member_pairs = ((member, other) for member in members for other in members)
         minima = (self._row(query, key.audience, *member, *other, key.audience)[0] for member, other in member_pairs)
         return min((minimum for minimum in minima if minimum is not None), default=allowance)
@@ -363,11 +368,15 @@ class Ledger:
                 f"{instant_text(instant(release.since_us))}: {no_release_before(limit)}"
             )
         group = self._group_id(release)
-        # First of all, so that no device of this release counts on the clock of another.
-        devices = [device for device, charge in release.charges.items() if charge and release.shifts.get(device)]
-        query = "UPDATE accounts SET shifted=1 WHERE (device, stream, audience)=(?, ?, ?)"
-        self._db.executemany(query, [(device, release.stream, release.audience) for device in devices])
-        books = self._books(release.audience, [(device, release.stream) for device in release.charges])
+        streams = [(device, release.stream) for device in release.charges]
+        books = self._books(release.audience, streams)
+        # First of all, so that no device of this release counts on the clock of another. A row is read before it is
+        # changed, because it gets a new checksum then.
+        accounts = [book.account for (device, _), book in books.items() if release.charges[device]]
+        ids = [(row.id,) for row in accounts if row and not row.shifted and release.shifts.get(row.device)]
+        if ids:
+            self._db.executemany("UPDATE accounts SET shifted=1 WHERE id=?", ids)
+            books = self._books(release.audience, streams)
         has_beginnings = self._row("SELECT 1 FROM beginnings LIMIT 1") is not None
         runs_near = self._runs_of_members(release, group)
         old_runs, new_runs = list[tuple[int, int]](), list[tuple[int, ...]]()
@@ -468,6 +477,13 @@ class Ledger:
         group, is_new = self._id_of("groups", "digest", digest(json.dumps(members).encode()))
         if is_new:
             self._db.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", [(group, *member) for member in members])
+        elif members != sorted(
+            (device, charge, shift)
+            for device, charge, shift in self._db.execute(
+                "SELECT device, charge, shift FROM intact_members WHERE in_group=?", (group,)
+            )
+        ):  # charges of devices that are missing would not be read
+            raise LedgerError(f"the ledger is damaged (devices of group {group} are missing): {LEDGER.remedy}")
         return group
 
     def _id_of(self, table: str, columns: str, *row: str) -> tuple[int, bool]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.windows import ALONE, Mechanism, has_bound
+from fugu.host.database import DatabaseError
 from gateway.releases.charges import PER_NAT, ChargedTicks
 from gateway.releases.entries import Allowance, Content, Promise, State
 from gateway.releases.ledger import Ledger
@@ -388,3 +392,31 @@ def test_of_each_topic_the_newest_release_that_was_published_is_published_again(
     assert ledger.newest_published(0) == [1, 4]
     assert ledger.newest_published(2) == [1, 4]
     assert ledger.newest_published(3) == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("damage", "shifts"),
+    [
+        ("UPDATE members SET device='ring' WHERE device='watch'", {"band": 5}),
+        ("DELETE FROM members WHERE device='watch'", {"band": 5}),
+        ("UPDATE accounts SET allowance=allowance*9", {"band": 5, "watch": 1}),
+        ("UPDATE allowances SET allowance=allowance*9", {}),
+    ],
+)
+def test_a_row_that_is_damaged_while_the_ledger_is_open_grants_nothing(
+    tmp_path: Path, damage: str, shifts: dict[str, int]
+) -> None:
+    """Charges of a device that its group has lost are not read, and a row that is changed gets a new checksum."""
+    path, both = tmp_path / "l.sqlite", ("watch", "band")
+    with closing(open_ledger(path, *both)) as ledger:
+        reserve(ledger, release(0, 9, ALLOWED, *both, shifts={"band": 5}))
+        with closing(sqlite3.connect(path)) as other:
+            other.create_function("record_sum", -1, lambda *_: 7, deterministic=True)
+            other.execute(damage)
+            other.commit()
+        if shifts:
+            asked = partial(reserve, ledger, release(2, 6, ALLOWED, *both, shifts=shifts))
+        else:
+            asked = partial(allow, ledger, *both, allowance=3 * ALLOWED)
+        with pytest.raises((DatabaseError, LedgerError), match=r"damaged|malformed|match"):
+            asked()
