@@ -146,7 +146,8 @@ def device(
         raise UsageError(f"--command is a program with its options, got {command[:80]!r}")
     policy = load_policy(file)
     tests: list[DrawTest] = []
-    problem, policy_parts, address = "", _policy_parts(policy), broker_of(broker)
+    problem, policy_parts = "", _policy_parts(policy)
+    address = broker_of(broker).beside(Path.cwd())  # the agent's configuration is in another folder
     if (outcome := probe(address, log_in=False, on_wait=say_waiting)).step != "done":
         raise LinkError(f"the agent has to reach the broker: {outcome.problem}")
     for policy_part in policy_parts:

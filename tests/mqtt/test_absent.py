@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,3 +114,16 @@ def test_a_device_is_not_tested_without_a_broker(fugu: Fugu, tmp_path: Path) -> 
     address = f"127.0.0.1:{free_port()}"
     done = fugu("check", "device", tmp_path / "p.json", "--broker", address)
     assert (done.code, done.err) == (1, f"fugu: the agent has to reach the broker: {address}: Connection refused\n")
+
+
+def test_an_agent_under_test_finds_the_files_of_the_broker(
+    fugu: Fugu, silent: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    chain = ("--q", ".3", "--r", ".3", "--epsilon", 1, "--for", "home/w/s", "--period", "1", "--threshold", "1")
+    assert fugu("plan", "stream", *chain, "-o", "p.json").code == 0
+    Path("password").write_text("secret")
+    Path("broker.toml").write_text(f'[broker]\nport = {silent.port}\nusername = "w"\npassword_file = "password"\n')
+    command = f"{sys.executable} -c 'import sys; print(*[line for line in open(sys.argv[1]) if \"password\" in line])'"
+    done = fugu("check", "device", "p.json", "--broker", "broker.toml", "--command", command)
+    assert f'password_file = "{tmp_path / "password"}"' in done.err
