@@ -419,9 +419,8 @@ def _stretch_attack(problem: Problem, candidate: Candidate, cut: Cut, outputs: O
     day_ticks, stretch_ticks = round(DAY / (problem.readings.period * candidate.every)), candidate.stretch_ticks
     if stretch_ticks == 1 or max(stretch_ticks, candidate.window_ticks or 1) > MOST_FOLLOWED:
         return None
-    attacks = attack_stretches(
-        *cut, outputs, candidate.bins[-1], stretch_ticks, max(stretch_ticks, day_ticks), candidate.epsilon
-    )
+    unknown_ticks, group = max(stretch_ticks, day_ticks), candidate.bins[-1]
+    attacks = attack_stretches(*cut, outputs, group, stretch_ticks, unknown_ticks, candidate.epsilon)
     return max(attacks, key=lambda stretch_attack: stretch_attack.furthest, default=None)
 
 

@@ -218,13 +218,11 @@ def place_policy(plan: PlacePlan, target: Target = ANY_TARGET) -> MeasurePolicy:
         raise PlanningError("nothing is recommended: there is no policy to write")
     recommended = plan.recommended
     target_names = {"fleet": target.fleet, "device": target.device, "stream": target.stream or "place"}
-    measure_plan = make_measure_plan(
-        replace(plan.spec, header={**plan.spec.header, **target_names}), recommended.adversary, quick=True
-    )
+    spec = replace(plan.spec, header={**plan.spec.header, **target_names})
+    measure_plan = make_measure_plan(spec, recommended.adversary, quick=True)
     epsilon = StreamEpsilon(recommended.epsilon, recommended.adversary, "odds-ratio bound", None)
-    policy = build_measure_policy(
-        replace(measure_plan, stream=epsilon), epoch=target.epoch, useful_for=recommended.useful_for
-    )
+    measure_plan = replace(measure_plan, stream=epsilon)
+    policy = build_measure_policy(measure_plan, epoch=target.epoch, useful_for=recommended.useful_for)
     verify_stream(policy)
     return policy
 

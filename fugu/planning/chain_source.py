@@ -142,9 +142,8 @@ def _fitted_source(path: Path, model: ChainModel) -> ChainSource:
         raise ChainClassError(f"{path}: {stream.source}: {model.refused}")
     else:
         # the chain of a whole recording, without zeros if its class has none
-        typical_matrix = (
-            chains.typical_matrices[0] if chains.changes and chains.typical_matrices else matrix_rows(model.transition)
-        )
+        typical_matrices = chains.typical_matrices if chains.changes else ()
+        typical_matrix = typical_matrices[0] if typical_matrices else matrix_rows(model.transition)
         notes = [f"class of chains from {stream.source}: {model.class_words}"]
         if model.attacked is not None:
             notes.append(model.attacked.words)

@@ -530,9 +530,8 @@ def sample_states(readings: Readings, choice: ChosenStates, sets: ThreeSets, tic
     """
     discretiser = choice.discretiser
     if isinstance(discretiser, Baseline) and tick_stride > 1:
-        discretiser = discretiser.model_copy(
-            update={"baseline_ticks": max(1, round(choice.baseline_ticks / tick_stride))}
-        )
+        baseline_ticks = max(1, round(choice.baseline_ticks / tick_stride))
+        discretiser = discretiser.model_copy(update={"baseline_ticks": baseline_ticks})
     is_selected = sample_mask(readings.segments, tick_stride)
     states = np.full(len(readings.segments), -1, dtype=np.int64)
     states[is_selected] = states_of(discretiser, readings.values[is_selected], readings.segments[is_selected])

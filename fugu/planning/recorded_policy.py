@@ -276,9 +276,8 @@ class Released(NamedTuple):
         attack_outputs = partial(attack, self.states, self.segments, known_states=known_states)
         for (name, noise, epsilon, outputs), *redraws in zip(self.releases, *self.redraws, strict=True):
             attacks = attack_outputs(outputs, epsilon)
-            learner_attacks = (
-                attack_outputs(release.outputs, epsilon, attackers=learners(release.outputs)) for release in redraws
-            )
+            redrawn_outputs = (release.outputs for release in redraws)
+            learner_attacks = (attack_outputs(drawn, epsilon, attackers=learners(drawn)) for drawn in redrawn_outputs)
             furthest_learners = filter(None, map(furthest_learner, (attacks, *learner_attacks)))
             yield Trial(self.source, name, noise, epsilon, attacks, tuple(furthest_learners))
 

@@ -113,7 +113,7 @@ def true_class(
         while len(steps) < most_steps:
             if (outputs := draw_outputs(chains, generator)) is None:
                 return TrueClass(None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
-            steps.append(Step(chains, _attack_outputs(states, segments, outputs, epsilon)))
+            steps.append(Step(chains, _attacks(states, segments, outputs, epsilon)))
             if steps[-1].passed:
                 return TrueClass(chains, tuple(steps))
             chains = widen(chains, _WIDENING)
@@ -164,9 +164,7 @@ def attack_model(
     return model.model_copy(update={"chains": attacked_class.chains, "refused": refused, "attacked": attacked})
 
 
-def _attack_outputs(
-    states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float
-) -> tuple[Attack, ...]:
+def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float) -> tuple[Attack, ...]:
     """Attack all outputs; the intervals of all attacks hold jointly (Bonferroni)."""
     if isinstance(outputs, SymbolOutputs | CountOutputs):
         return attack(states, segments, outputs, epsilon)

@@ -239,9 +239,8 @@ def _interpret(recording: Table, options: ReadOptions) -> Readings:
         raise_question(evidence._replace(readings=values.readings))
     else:
         readings = _put_on_ticks(readings, table, values, clock, evidence)
-    return readings._replace(
-        kind=kind_of_values(readings), missing_share=float((~readings.present[~readings.absent]).mean())
-    )
+    missing_share = float((~readings.present[~readings.absent]).mean())
+    return readings._replace(kind=kind_of_values(readings), missing_share=missing_share)
 
 
 def _empty_rows(times: Sequence[str], reading_cells: Sequence[str]) -> set[int]:

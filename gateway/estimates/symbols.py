@@ -184,24 +184,21 @@ class Symbols(Kind[SymbolFrame]):
 
     def write(self) -> None:
         """Append the round's frames to the journal, and follow them."""
-        intake, columns = self._round, self._round.arrivals.symbols
-        taken_rows = np.flatnonzero(intake.is_taken)
-        batch, slots, models = (columns.take(taken_rows), intake.arrivals.slots[taken_rows], intake.models[taken_rows])
-        if intake.checked_frames or intake.accounted_ticks:
-            new_rows = [(slot, *row) for slot, slot_rows in intake.checked_frames.items() for row in slot_rows]
-            indices = [
-                self.past.model_index(*self._streams.names[slot], frame.policy_version) for slot, _, frame in new_rows
-            ]
-            batches = (
-                batch,
-                Columns.of((sequence, frame) for _, sequence, frame in new_rows),
-                _rows_without_symbols(intake.accounted_ticks),
-            )
+        arrivals = self._round.arrivals
+        taken_rows = np.flatnonzero(self._round.is_taken)
+        batch, slots = arrivals.symbols.take(taken_rows), arrivals.slots[taken_rows]
+        models = self._round.models[taken_rows]
+        if self._round.checked_frames or self._round.accounted_ticks:
+            new_rows = [(slot, *row) for slot, slot_rows in self._round.checked_frames.items() for row in slot_rows]
+            names = self._streams.names
+            indices = [self.past.model_index(*names[slot], frame.policy_version) for slot, _, frame in new_rows]
+            unstored_rows = _rows_without_symbols(self._round.accounted_ticks)
+            batches = batch, Columns.of((sequence, frame) for _, sequence, frame in new_rows), unstored_rows
             slots = np.concatenate((slots, np.array([slot for slot, *_ in new_rows], dtype=np.int64)))
             models, batch = (np.concatenate((models, np.array(indices, dtype=np.int64))), Columns.joined(batches))
         if batch.row_count:
             self._frames.append(batch)
-        if batch.row_count or intake.stale_slots:
+        if batch.row_count or self._round.stale_slots:
             self._follow_rows(batch, slots, models)
 
     def confirm(self) -> None:
@@ -237,18 +234,19 @@ class Symbols(Kind[SymbolFrame]):
 
     def _follow_rows(self, batch: Columns, slots: Ints, models: Ints) -> None:
         """Bring beliefs up to date with rows, of which the last ones may only account for ticks."""
-        intake, slot_list = self._round, slots.tolist()
+        stale_slots, slot_list = self._round.stale_slots, slots.tolist()
         self._beliefs = self._beliefs.with_states(self.past.bank.states)
         order = np.lexsort((batch.first[: len(slot_list)], slots))
-        if intake.stale_slots:
-            order = order[~np.isin(slots[order], np.array([*intake.stale_slots], dtype=np.int64))]
+        if stale_slots:
+            order = order[~np.isin(slots[order], np.array([*stale_slots], dtype=np.int64))]
         priors = follow(self._beliefs, self.past.bank.arrays, slots, models, batch, order)
         ends = order[np.flatnonzero(np.diff(slots[order], append=-1))]
-        intake.newest.append((_NewRows(batch, priors, models), batch.number[ends].tolist(), ends.tolist(), len(order)))
-        for slot in intake.stale_slots:
+        newest_rows = batch.number[ends].tolist(), ends.tolist(), len(order)
+        self._round.newest.append((_NewRows(batch, priors, models), *newest_rows))
+        for slot in stale_slots:
             if (new_rows := self._recompute_belief(slot)) is not None and (frames := slot_list.count(slot)):
                 sequence = int(self._progress[slot, NUMBER])
-                intake.newest.append((new_rows, [sequence], [0], frames))
+                self._round.newest.append((new_rows, [sequence], [0], frames))
 
     def _recompute_belief(self, slot: int) -> _NewRows | None:
         """Compute the belief about a stream again, from the store, and return its newest frame."""

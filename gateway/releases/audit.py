@@ -109,9 +109,8 @@ class TrustedPolicies:
         while queue:
             if (stream := queue.pop()) not in visited:
                 visited.add(stream)
-                queue += [
-                    partner for policy in self.versions(stream) for partner in named_streams(policy.chains, stream[0])
-                ]
+                classes = (policy.chains for policy in self.versions(stream))
+                queue += [partner for chains in classes for partner in named_streams(chains, stream[0])]
         return {policy.chains for stream in visited for policy in self.versions(stream)}
 
     def base_problem(self, stream: Stream, makers: Iterable[Policy], base: int) -> str:

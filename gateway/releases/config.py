@@ -325,21 +325,14 @@ def _stream_bound(
         base = max((window_charge for *_, window_charge in classes), default=0)
         classes += [(chains, period, base) for chains, period in past.classes if not isinstance(chains, ListedChains)]
         has_changed = len({(chains, period) for chains, period, _ in classes}) > 1 or past.lost
-        leaked_epsilon = (
-            float_up(sum((SLACK * Fraction(audience.epsilon) for audience in audiences), Fraction(0)))
-            if has_changed
-            else 0.0
-        )
+        slack = sum((SLACK * Fraction(audience.epsilon) for audience in audiences), Fraction(0))
+        leaked_epsilon = float_up(slack) if has_changed else 0.0
         for chains, period, base in classes:
             for has_slack in {False, has_changed}:
+                epsilons = [with_slack(audience.epsilon) if has_slack else audience.epsilon for audience in audiences]
                 allowances = [
-                    allowance(
-                        chains,
-                        with_slack(audience.epsilon) if has_slack else audience.epsilon,
-                        audience.adversary,
-                        ticks=audience.promise.ticks(period),
-                    )
-                    for audience in audiences
+                    allowance(chains, epsilon, audience.adversary, ticks=audience.promise.ticks(period))
+                    for audience, epsilon in zip(audiences, epsilons, strict=True)
                 ]
                 if charge := joint_charge(allowances, base):
                     bound = joint_loss(chains, charge, reader.adversary, reader.limit.ticks(period))
