@@ -141,11 +141,9 @@ def _set_back(path: Path, config: AgentConfig, outbox: Path) -> str:
     if time_after == time_before:
         return f"nothing changes: the newest signed time, {time_before}, is not ahead of this machine's clock, {now}"
     write_secret(path.parent / config.trust, bytes(trust.state.pack()), for_service=True)
-    floor_words = "" if time_after == now else ", where the newest document that was accepted begins"
-    return (
-        f"the newest signed time was {time_before} and is {time_after} now{floor_words}; "
-        "see that the gateway's clock is right"
-    )
+    time_words = f"the newest signed time was {time_before} and is {time_after} now"
+    time_words += "" if time_after == now else ", where the newest document that was accepted begins"
+    return f"{time_words}; see that the gateway's clock is right"
 
 
 def _move(config: AgentConfig, outbox: Path) -> str:

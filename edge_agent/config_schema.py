@@ -82,7 +82,7 @@ class Replay(_Sensor):
     silence: Silence = "samples"
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_fields(self) -> Self:
         if any(not 0 <= first < end for first, end in self.rows or ()):
             raise ValueError("rows are pairs: the first, from 0, and the one after the last")
         if (self.time is None) != (self.every is None):
@@ -118,7 +118,7 @@ class Lines(_KeepAlive):
     keep_alive: KeepAlive | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_fields(self) -> Self:
         _both_or_neither(self.keep_alive, self.keep_alive_ticks)
         return self
 
@@ -151,7 +151,7 @@ class Command(_KeepAlive):
     keep_alive: KeepAlive | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.runs == "always":
             _both_or_neither(self.keep_alive, self.keep_alive_ticks)
         elif self.keep_alive is not None:
@@ -182,7 +182,7 @@ class Mqtt(_Sensor):
     online: KeepAlive = "online"
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_fields(self) -> Self:
         if not (self.host.startswith("/") or is_loopback(self.host)):
             raise ValueError(f"{self.host} is not this machine: only a loopback address or a Unix socket may be read")
         if self.availability is not None and self.silence == "samples":
@@ -212,7 +212,7 @@ class Gpio(_Sensor):
     silence: Literal["samples"] = "samples"
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_fields(self) -> Self:
         if (self.pull_up is None) == (self.active_state is None):
             raise ValueError("give pull_up, or active_state of a pin that has no resistor: one of them says what 1 is")
         return self
@@ -300,7 +300,7 @@ class AgentConfig(Document):
     streams: tuple[StreamConfig, ...] = Field(min_length=1, max_length=64)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_fields(self) -> Self:
         for sensor in (stream.sensor for stream in self.streams):
             has_port = isinstance(sensor, Mqtt) and sensor.port == self.broker.port and not sensor.host.startswith("/")
             if has_port and is_loopback(self.broker.host):

@@ -63,7 +63,7 @@ class Account(Document):
     uncleared: bool = False
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_fields(self) -> Self:
         if (self.role == "reader") != bool(self.all_audiences) and self.role != "removed":
             raise ValueError(f"account {self.name}: a reader has audiences, and nobody else has")
         if "site" in self.all_audiences:

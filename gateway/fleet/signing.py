@@ -132,10 +132,8 @@ class Signed(NamedTuple):
         except TrustError as error:
             problem = problem if error.reason is Reason.THRESHOLD else str(error)
         if problem:
-            raise FleetError(
-                f"{problem}; it takes {role.threshold} signatures of policy keys of root version "
-                f"{root.document.version}, and no others"
-            )
+            need = f"it takes {role.threshold} signatures of policy keys of root version {root.document.version}"
+            raise FleetError(f"{problem}; {need}, and no others")
         document = read_document(PolicyDocument, envelope.payload)
         if document.fleet != root.document.fleet:
             raise FleetError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")

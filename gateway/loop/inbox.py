@@ -235,12 +235,8 @@ class Inbox:
 
 MAX_PAYLOAD_BYTES = len(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8).encode())
 """The largest symbol frame; window counts, answers to documents and all other messages are smaller."""
-MAX_STATUS_BYTES = len(
-    Status(
-        *(True, "v" * 64, MAX_TICK, tuple(StatusCode)),
-        tuple(StreamStatus("s" * 64, 2**32 - 1, MAX_TICK) for _ in range(MAX_STREAMS)),
-    ).encode()
-)
+_LONGEST_STREAMS = (StreamStatus("s" * 64, 2**32 - 1, MAX_TICK),) * MAX_STREAMS
+MAX_STATUS_BYTES = len(Status(True, "v" * 64, MAX_TICK, tuple(StatusCode), _LONGEST_STREAMS).encode())
 """The largest status."""
 MAX_POINTS_BYTES = len(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX_MEASURE_TICKS).encode())
 """The largest frame of points, and the largest message of all."""

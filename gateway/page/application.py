@@ -430,14 +430,14 @@ class _Tabs:
         if view is None:
             return PlainTextResponse("not found", 404)
         headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
-        return StreamingResponse(self._events(request, network, *view), headers=headers)
+        return StreamingResponse(self._yield_events(request, network, *view), headers=headers)
 
     def _is_full_for(self, network: str) -> bool:
         """Return True if no stream of events is free, and no other network has two streams more than this one."""
         tab_counts = Counter(self._networks.values())
         return len(self._networks) >= _MAX_TABS and tab_counts[network] + 1 >= max(tab_counts.values())
 
-    async def _events(
+    async def _yield_events(
         self, request: Request, network: str, view_key: Hashable, make_source: _MakeSource
     ) -> AsyncIterator[bytes]:
         if self._is_full_for(network):  # other streams may have begun since `answer`
