@@ -264,6 +264,8 @@ def _recording_sentence(comparison: RecordedClass) -> str:
     steps_words = f"this recording needs odds ratio {needed_ratio}, and the class has {declared_ratio}"
     if comparison.inside:
         return f"in the class: {steps_words}"
+    if epsilon <= promise:
+        return f"not in the class: its probabilities are others. Then epsilon is {epsilon_text}, within {promise_text}"
     return f"not in the class: {steps_words}. Then epsilon is {epsilon_text}, not {promise_text}"
 
 

@@ -100,3 +100,8 @@ def test_the_command_says_whose_promise_it_is(tmp_path: Path, capsys: pytest.Cap
     assert "b.csv" not in outside.out
     checked = fugu("check", "policy", policy, "--recording", other)
     assert checked.out.startswith("not in the class: this recording needs odds ratio ")
+    policy.write_text(policy_of(BinaryChains(q=(0.05, 0.1), r=(0.05, 0.1))).model_dump_json())
+    milder = fugu("check", "policy", policy, "--recording", recorded(tmp_path / "c.csv", 0.4, 0.4))
+    assert milder.code == 3
+    assert milder.out.startswith("not in the class: its probabilities are others. Then epsilon is ")
+    assert ", within " in milder.out.splitlines()[0]
