@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgpack
-from cryptography.exceptions import InvalidSignature, InvalidTag
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, Suite
@@ -204,10 +204,7 @@ class Group:
             return None
         if not (member_name := self._find_member(report.device, report.member)):
             return None
-        signed_bytes = report.signed_message(document.fleet, document.digest, window_number)
-        try:
-            Ed25519PublicKey.from_public_bytes(report.member).verify(report.signature, signed_bytes)
-        except (InvalidSignature, ValueError):
+        if not report.is_signed(document.fleet, document.digest, window_number):
             return None
         if (opening_key := self._keys.get(report.opening_key)) is None:
             gathering.keyless_members.add(member_name)

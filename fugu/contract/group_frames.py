@@ -90,6 +90,18 @@ class SealedMasks(Message):
         """Return the bytes that the device has signed for a window."""
         return signed_bytes("report", self.header(fleet, document_digest, window_number) + self.ciphertext)
 
+    def is_signed(self, fleet: str, document_digest: bytes, window_number: int) -> bool:
+        """Tell whether the key of `member` has signed these masks for a window."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        message = self.signed_message(fleet, document_digest, window_number)
+        try:
+            Ed25519PublicKey.from_public_bytes(self.member).verify(self.signature, message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
     @property
     def mask_count(self) -> int:
         """The number of masks."""

@@ -114,6 +114,8 @@ class Reports(Part):
             raise RefusedError(f"more ticks than window {report.window} has", Reason.WINDOW_MISMATCH)
         if group.start + (report.number + 1) * group.length - 1 > newest_tick(policy.clock, self._now_us()):
             raise RefusedError("the report is of ticks that have not come yet", Reason.FROM_THE_FUTURE)
+        if not report.sealed.is_signed(policy.fleet, group.digest, report.number):  # else it could displace another's
+            raise RefusedError("the report is not signed by the key that it names", Reason.BAD_SIGNATURE)
         return group
 
     def _store_report(self, device_report: DeviceReport) -> str:

@@ -84,5 +84,9 @@ class Member:
         )
         suite = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
         ciphertext = suite.encrypt(pack_numbers(masks), public, info=head)
+        return self.signed(opening.digest, head, ciphertext)
+
+    def signed(self, opening_digest: bytes, head: bytes, ciphertext: bytes) -> SealedMasks:
+        """Sealed masks with a signature over a header and a ciphertext."""
         signature = self.key.sign(signed_bytes("report", head + ciphertext))
-        return SealedMasks(self.name, opening.digest, self.public, ciphertext, signature)
+        return SealedMasks(self.name, opening_digest, self.public, ciphertext, signature)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from pydantic import ValidationError
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import sequence_name
-from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, pack_numbers
-from fugu.contract.groups import SharedWindow
+from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, header, pack_numbers
+from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.losses import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
@@ -39,13 +40,19 @@ from gateway.releases.sums import SumReleases
 from gateway.store.coverage import Span
 from gateway.store.engine import LedgerError
 from gateway.store.location import Server
-from tests.support.groups import HELPER, group, member_policy, signed
+from tests.support.groups import HELPER, Member, group, member_policy, signed
 from tests.support.opening import DOCUMENT, HOMES, Helper
 from tests.support.scenes import policy
 from tests.support.summing import ANSWER, DUE, NUMBER, WINDOW, Site, settled, take
 
 CLOCK_SET_BACK = [Span(0, 0, 59), Span(40, 60, 99)]
 """At number 60 the clock was set back by 40 ticks."""
+
+
+def unopened(name: str, document: GroupDocument, ciphertext: bytes) -> SealedMasks:
+    """Signed masks that no helper could open."""
+    head = header("home", name, document.digest, bytes(32), NUMBER)
+    return Member(name).signed(bytes(32), head, ciphertext)
 
 
 @pytest.fixture
@@ -100,7 +107,7 @@ def test_blocks_of_a_day_are_released_each_under_a_name_that_no_group_has(tmp_pa
     with closing(Site(tmp_path, document, homes)) as site:
         site.now_us = document.begins_us(NUMBER + 1)
         for place, name in enumerate(homes):
-            sealed = SealedMasks(name, bytes(32), place.to_bytes(32, "big"), bytes(1168), bytes(64))
+            sealed = unopened(name, document, bytes(1168))
             parts = pack_numbers([place, 10 * place, 0, 1])
             report = Report(1, document.name, -1, NUMBER, document.digest, (9, 9, 9, 9), parts, sealed)
             site.reports.heard(Message(topic_of("report", "home", name, "power"), report.encode()))
@@ -257,7 +264,7 @@ def test_reports_of_many_homes_become_one_sum(tmp_path: Path, homes: int) -> Non
     messages, masks, draw = list[Message](), 0, random.Random(1)
     for place, name in enumerate(names):
         mask, ciphertext = draw.getrandbits(64), draw.randbytes(1144)
-        sealed = SealedMasks(name, bytes(32), place.to_bytes(32, "big"), ciphertext, bytes(64))
+        sealed = unopened(name, document, ciphertext)
         report = Report(1, document.name, -1, NUMBER, document.digest, (10,), pack_numbers([place - mask]), sealed)
         messages.append(Message(topic_of("report", "home", name, "power"), report.encode()))
         masks += mask
@@ -456,6 +463,8 @@ def test_reports_that_no_policy_has_are_refused(site: Site, helper: Helper) -> N
         {"observed": (11,)},
         {"number": NUMBER + 6},  # the first that ends more than a minute ahead
         {"sealed": HOMES[1].sealed(helper.key, DOCUMENT, NUMBER, [1])},
+        {"sealed": replace(sealed, member=HOMES[1].public)},  # it would take the place of the other home
+        {"sealed": HOMES[0].sealed(helper.key, DOCUMENT, NUMBER - 1, [1])},
     ):
         fields = {"policy_version": 1, "window": DOCUMENT.name, "previous": -1, "number": NUMBER}
         fields |= {"document": DOCUMENT.digest, "observed": (10,), "parts": bytes(8), "sealed": sealed, **changes}
