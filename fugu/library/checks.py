@@ -117,8 +117,8 @@ def check(
         policy: A policy, or its file.
         recording: Readings, as for `plan`; the check says whether they are in the policy's class.
         ceiling: Largest accepted epsilon, about a tick (1) or about any stretch of a length ("1@1h").
-        read_as: How the recording is read, as for `plan`: `time`, `column`, `only`, `zone`, `missing_values`, `rows`,
-            `period`, `gap`, `as_it_is`. A log of changes is sampled once per tick.
+        reading_options: How the recording is read, as for `plan`: `time`, `column`, `only`, `zone`,
+            `missing_values`, `rows`, `period`, `gap`, `as_it_is`. A log of changes is sampled once per tick.
 
     Raises:
         GuaranteeError: the promise does not hold, or is above the ceiling.
@@ -176,7 +176,7 @@ def attack(
         policy: A policy, or its file.
         recording: Readings, as for `plan`; or a list of recordings.
         known: Attackers know one state in every `known`; with 2, both neighbours of each state that they guess.
-        read_as: How a recording is read, as for `check`.
+        reading_options: How a recording is read, as for `check`.
 
     Returns:
         A trial for each release and recording: its `attacks`, the most successful first.

@@ -69,7 +69,7 @@ def test_calibration(row: dict[str, Any]) -> None:
 )
 def test_thresholds_exactly(row: dict[str, Any]) -> None:
     table = calibrated(point(row), float(row["eps"]), TIERS[row["tier"]], "flips")
-    assert table.table.thresholds == (row["T0"], row["T1"])
+    assert table.table.flip_weights == (row["T0"], row["T1"])
     assert table.loss.epsilon == close(row["eps_real"])
 
 

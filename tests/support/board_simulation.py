@@ -156,7 +156,7 @@ def _stored(path: Path) -> dict[str, Stored]:
     with closing(Store(path)) as store:
         for sequence in store.aged.sequences(0, 1_000_000):
             stored = by_device.setdefault(sequence.device, Stored())
-            if sequence.window:
+            if sequence.window_name:
                 stored.windows[sequence.name] = store.windows.within(sequence.number, 0, 2**53)
             else:
                 stored.symbols[sequence.name] = list(store.symbols.following(sequence.number, 0))
