@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus, SymbolFrame, WindowFrame
+from fugu.contract.group_frames import header
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import topic_of
 from tests.support.example_frames import REPORT
+from tests.support.groups import Member
 from tests.support.loop_driver import DEVICES, PLACED, START, STREET
 
 __all__ = ["GENERATORS", "MESSAGES"]
@@ -79,15 +81,16 @@ def reports() -> Messages:
     """Reports to groups, of new windows, streams, versions and numbers; some are of a group that there is, and kept."""
     group = STREET.group
     newest = START // group.length
+    members, opening_key = [Member(f"d{place}") for place in range(PLACED)], REPORT.sealed.opening_key
     for number in range(MESSAGES):
-        device, stream = f"d{number % PLACED}", group.stream
-        of = replace(REPORT.sealed, device=device, ciphertext=REPORT.sealed.ciphertext[:-8] + number.to_bytes(8, "big"))
+        member, stream, at = members[number % PLACED], group.stream, newest - number // 4 % 300
+        device, head = member.name, header("home", member.name, group.digest, opening_key, at)
+        of = member.signed(opening_key, head, REPORT.sealed.ciphertext[:-8] + number.to_bytes(8, "big"))
         report = replace(REPORT, policy_version=4, document=group.digest, observed=(group.length,), sealed=of)
         if number % 2:
             device = _device(number)
             stream = f"made-up-{number}" if number % 7 == 6 else stream
             report = replace(report, policy_version=10 + number, window=f"made-up-{number}", document=bytes(32))
-        at = newest - number // 4 % 300
         yield topic_of("report", "home", device, stream), replace(report, previous=at - 1, number=at).encode()
 
 
